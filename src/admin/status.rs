@@ -1,21 +1,10 @@
 //! The status of a server, as `/status` and GetStatus report it.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Instant,
-};
-
 use serde::Serialize;
 
 use crate::{
-    decision::{
-        metrics::configuration::{self, Configuration},
-        time::{Timestamp, monotonic},
-    },
-    engine::{Engine, StoreState},
+    decision::{metrics::configuration::Configuration, time::Timestamp},
+    engine::StoreState,
 };
 
 /// The status of a server. Times are in µs since the Unix epoch.
@@ -62,64 +51,6 @@ pub struct ConfigurationStatus {
     pub last_error: Option<String>,
     /// When that load failed.
     pub failed_micros: Option<u64>,
-}
-
-/// A running server: its engine, and the phase of its life.
-#[derive(Debug)]
-pub struct RunningServer {
-    engine: Arc<Engine>,
-    started: Instant,
-    draining: AtomicBool,
-    /// Whether the server counts as ready while the store is unreachable.
-    ready_when_degraded: bool,
-}
-
-impl RunningServer {
-    /// A server that starts now.
-    pub fn new(engine: Arc<Engine>, ready_when_degraded: bool) -> Arc<RunningServer> {
-        let (started, draining) = (monotonic(), AtomicBool::new(false));
-        Arc::new(RunningServer { engine, started, draining, ready_when_degraded })
-    }
-
-    /// The engine of the server.
-    pub fn engine(&self) -> &Arc<Engine> {
-        &self.engine
-    }
-
-    /// Records that the drain has begun.
-    pub fn drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether load balancers may send calls.
-    pub fn readiness(&self) -> Readiness {
-        if self.draining.load(Ordering::Relaxed) {
-            return Readiness::Draining;
-        }
-        Readiness::of(self.store(), self.ready_when_degraded)
-    }
-
-    /// Collects the status.
-    pub fn status(&self) -> Status {
-        let (engine, topology) = self.engine.kind();
-        Status {
-            version: env!("CARGO_PKG_VERSION"),
-            engine,
-            topology,
-            store: match self.store() {
-                StoreState::Up => "up",
-                StoreState::Refusing => "refusing",
-                StoreState::Down => "down",
-            },
-            readiness: self.readiness(),
-            uptime_seconds: monotonic().saturating_duration_since(self.started).as_secs(),
-            configuration: configuration::current().into(),
-        }
-    }
-
-    fn store(&self) -> StoreState {
-        *self.engine.state().borrow()
-    }
 }
 
 impl Readiness {

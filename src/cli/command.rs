@@ -147,7 +147,12 @@ pub(crate) enum Command {
 }
 
 /// Prints the engine, the address and example calls.
-pub(crate) fn greet(engine: &EngineChoice, listen: SocketAddr, has_tls: bool) {
+pub(crate) fn greet(
+    engine: &EngineChoice,
+    listen: SocketAddr,
+    admin: Option<SocketAddr>,
+    has_tls: bool,
+) {
     let engine = match engine {
         EngineChoice::Embedded(EmbeddedOptions { data_dir: None, .. }) => {
             "the embedded engine, in memory: state ends with the process".to_owned()
@@ -167,9 +172,13 @@ pub(crate) fn greet(engine: &EngineChoice, listen: SocketAddr, has_tls: bool) {
     let check = r#"{"key":"user:7","rule":{"limits":[{"max":2,"window":"600s"}]}}"#;
     let next = r#"{"name":"order"}"#;
     let acquire = r#"{"name":"nightly-report","owner":"host-1"}"#;
+    let admin = admin.map_or_else(String::new, |admin| {
+        format!("Metrics on http://{admin}/metrics, status on http://{admin}/status\n")
+    });
     let set = r#"{"sku":"tv-55","on_hand":50}"#;
     say(&format!(
         "Tollgate {version} on {engine}\n\
+         {admin}\
          Listening on {listen}. Try:\n\n  \
          grpcurl {transport} -d '{admit}' \\\n    \
          {listen} tollgate.v1.AdmissionService/AdmitTask\n  \

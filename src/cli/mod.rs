@@ -24,6 +24,7 @@ mod progress;
 pub mod rate;
 pub mod reload;
 pub mod sequence;
+mod serve;
 mod signals;
 pub mod status;
 pub mod stock;
@@ -34,15 +35,10 @@ pub mod transfer;
 mod version;
 pub mod watch;
 
-use std::{error::Error, net::SocketAddr, path::Path, process::ExitCode, sync::Arc};
+use std::{path::Path, process::ExitCode};
 
 use clap_complete::Shell;
-use tokio::{
-    net::{TcpListener, TcpSocket},
-    runtime::Builder,
-    spawn,
-    task::spawn_blocking,
-};
+use tokio::runtime::Builder;
 use tollgate_client::Health;
 
 use crate::{
@@ -53,26 +49,18 @@ use crate::{
         next::NextOptions,
         rate::RateOptions,
         reload::{ReloadEnd, ReloadOptions},
-        signals::Signals,
         status::StatusOptions,
         stock::StockOptions,
         top::TopOptions,
         watch::WatchOptions,
     },
     config::{
-        Config, DataDir, EmbeddedOptions, EngineChoice, FirstConfig, LiveParts, Reloader,
-        ServeFlags, secret,
+        Config, EngineChoice, secret,
         store::{ExportFlags, ImportFlags, StoreFlags},
     },
-    decision::{budget::CallerLimits, time::Clock},
-    engine::{
-        Engine,
-        embedded::{Ceiling, Disk, Embedded, OpenError},
-        export::{Failure, Store},
-        redis::{Redis, unfinished_import},
-    },
+    engine::export::{Failure, Store},
     grpc::access,
-    server::{self, Limits, Rules, allocator, telemetry, tls::Tls},
+    server::allocator,
 };
 
 pub use client::ClientError;
@@ -80,9 +68,6 @@ pub use flags::{AccessFlags, AlgorithmName, RuleFlags, ServerFlags};
 pub use output::{OutputFlags, OutputFormat};
 
 use command::Command;
-
-/// Length of the accept queue: a whole fleet may reconnect at once.
-const BACKLOG: u32 = 4096;
 
 /// Runs the command line of this process and returns its exit code.
 pub fn main() -> ExitCode {
@@ -109,7 +94,7 @@ pub fn main() -> ExitCode {
 
 async fn run(command: Command) -> ExitCode {
     let ended = match command {
-        Command::Serve(flags) => return done(serve(&flags).await),
+        Command::Serve(flags) => return done(serve::serve(&flags).await),
         Command::Token(output) => return done(new_token(output)),
         Command::CheckConfig { file, output } => return done(check_config(&file, output)),
         Command::Completions { shell } => return done(completions(shell)),
@@ -301,131 +286,4 @@ async fn check_health(options: &HealthOptions) -> Result<ExitCode, ClientError> 
         false => print::say(status),
     }
     Ok(ExitCode::from(code))
-}
-
-/// Runs `tollgate serve`: configuration, logs, engine, listener, then the server until a signal.
-async fn serve(flags: &ServeFlags) -> Result<(), ExitCode> {
-    let mut start = FirstConfig::read(flags).map_err(|error| exit::config(&error))?;
-    let config = &mut start.loaded.config;
-    let log = telemetry::init(config.log.json, &config.log.level);
-    if flags.shows_password {
-        tracing::warn!("{}", secret::IN_ARGUMENTS);
-    }
-    warn_of_access(config);
-    let tls = start.loaded.tls.take().map(Tls::new);
-    // Each connection is a file descriptor. The default soft limit is often 1024.
-    let _ = rlimit::increase_nofile_limit(u64::MAX);
-    let engine = Arc::new(engine(&config.engine, &config.limits).await?);
-    let listener = bind(config.listen)?;
-    let limits = Limits {
-        connections_max: config.connections_max,
-        callers: config.limits,
-        drain_timeout: config.drain_timeout,
-        workers: config.workers,
-    };
-    let served = Listening { choice: config.engine.clone(), listener, tls, limits };
-    let mut rules = config.take_rules();
-    let parts = LiveParts {
-        engine: engine.clone(),
-        rules: rules.decisions.clone(),
-        access: rules.access.clone(),
-        tls: served.tls.clone(),
-        log,
-    };
-    let reloader = Reloader::new(flags, start, parts);
-    rules.reload = Some(reloader.clone());
-    if reloader.has_files() {
-        // Ends with the process.
-        let following = reloader.follow();
-        spawn(following.map_err(|error| exit::unavailable(&format!("no SIGHUP: {error}")))?);
-    }
-    serve_on(served, rules, engine).await.map_err(|error| exit::unavailable(&error))
-}
-
-/// Warns about access that is wider than it may look.
-fn warn_of_access(config: &Config) {
-    if config.listen.ip().is_loopback() {
-        return;
-    }
-    if config.callers.is_none() {
-        tracing::warn!(
-            listen = %config.listen,
-            "no [[caller]] is configured: everybody who reaches the address may do everything"
-        );
-    } else if config.tls.is_none() {
-        tracing::warn!(
-            listen = %config.listen,
-            "callers send their tokens as plain text, because the server has no [tls]"
-        );
-    }
-}
-
-/// Opens the engine. The error is the exit code, for instance if Redis fails the preflight or has
-/// an unfinished import.
-async fn engine(choice: &EngineChoice, limits: &CallerLimits) -> Result<Engine, ExitCode> {
-    match choice {
-        EngineChoice::Embedded(EmbeddedOptions { data_dir, memory_max }) => {
-            let engine = match data_dir {
-                None => Embedded::new(Clock::system()),
-                Some(data_dir) => open(data_dir.clone()).await?,
-            };
-            Ok(Engine::Embedded(engine.below(memory_max.map(Ceiling::new)).with_limits(limits)))
-        }
-        EngineChoice::Redis(options) => {
-            let redis =
-                Redis::new(options).map_err(|why| exit::config(&format!("engine: {why}")))?;
-            let (unfit, unfinished) = tokio::join!(redis.unfit(), unfinished_import(options));
-            match unfit.or(unfinished) {
-                Some(why) => Err(exit::config(&format!("engine: cannot use this Redis: {why}"))),
-                None => Ok(Engine::Redis(redis.with_limits(limits))),
-            }
-        }
-    }
-}
-
-/// Opens a data directory on a blocking thread, because reading it may take long.
-async fn open(DataDir { path, durability }: DataDir) -> Result<Embedded, ExitCode> {
-    let file = path.display().to_string();
-    let opened = spawn_blocking(move || {
-        let disk = Disk::directory(&path)?;
-        Embedded::open(Clock::system(), disk, durability)
-    });
-    match opened.await {
-        Ok(opened) => opened.map_err(|error| exit::data_dir(&error)),
-        // A panic: damage that the checks of the store did not find.
-        Err(error) => Err(exit::data_dir(&OpenError::Damaged(format!("{file}: {error}")))),
-    }
-}
-
-fn bind(address: SocketAddr) -> Result<TcpListener, ExitCode> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
-    let listening = socket.and_then(|socket| {
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        socket.listen(BACKLOG)
-    });
-    listening.map_err(|error| exit::unavailable(&format!("cannot listen on {address}: {error}")))
-}
-
-/// What a server needs beside its rules and its engine.
-struct Listening {
-    choice: EngineChoice,
-    listener: TcpListener,
-    tls: Option<Tls>,
-    limits: Limits,
-}
-
-/// Serves until SIGTERM or SIGINT, then drains and closes the engine.
-async fn serve_on(
-    served: Listening,
-    rules: Rules,
-    engine: Arc<Engine>,
-) -> Result<(), Box<dyn Error>> {
-    let mut signals = Signals::new()?;
-    let Listening { choice, listener, tls, limits } = served;
-    command::greet(&choice, listener.local_addr()?, tls.is_some());
-    let ended = server::run(listener, tls, engine.clone(), rules, limits, signals.next()).await;
-    // Waits for the disk. It may block, because no other task needs this thread now.
-    engine.close();
-    Ok(ended?)
 }

@@ -6,6 +6,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use serde::{Deserialize, Deserializer, de::Error};
 
 use super::{
+    admin::{self, AdminChoice, MetricsSection},
     caller::{CallerEntry, ReflectionName},
     flags::{self, DurabilityName, LogFormat},
     jwt::JwtSection,
@@ -25,6 +26,12 @@ use crate::decision::{budget::CallerLimits, fallback::REPLICAS_MAX, time::Millis
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
     pub(super) listen: Option<SocketAddr>,
+    #[serde(default, deserialize_with = "admin::key")]
+    pub(super) admin: Option<AdminChoice>,
+    #[serde(default)]
+    pub(super) ready_when_degraded: bool,
+    #[serde(default)]
+    pub(super) metrics: MetricsSection,
     #[serde(default, deserialize_with = "engine")]
     pub(super) engine: Option<String>,
     pub(super) engine_password_file: Option<PathBuf>,

@@ -6,7 +6,10 @@ use bytesize::ByteSize;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
-use super::tls::TlsFlags;
+use super::{
+    admin::{self, AdminChoice},
+    tls::TlsFlags,
+};
 use crate::{
     engine::{embedded::Durability, redis::RedisOptions},
     server::telemetry,
@@ -21,6 +24,11 @@ pub struct ServeFlags {
     /// Address and port to listen on [default: 127.0.0.1:50051]
     #[arg(long, value_name = "ADDR:PORT", env = "TOLLGATE_LISTEN")]
     pub listen: Option<SocketAddr>,
+
+    /// Address and port of the admin pages (/metrics, /livez, /readyz, /status), or `off`; other
+    /// than loopback addresses require callers with tokens [default: 127.0.0.1:50052]
+    #[arg(long, value_name = "ADDR:PORT", env = "TOLLGATE_ADMIN", value_parser = admin::choice)]
+    pub admin: Option<AdminChoice>,
 
     /// TLS.
     #[command(flatten)]
@@ -81,6 +89,7 @@ impl ServeFlags {
         let tls = &self.tls;
         let given = [
             ("listen", self.listen.is_some()),
+            ("admin", self.admin.is_some()),
             ("engine", self.engine.is_some()),
             ("engine_password_file", self.engine_password_file.is_some()),
             ("data_dir", self.data_dir.is_some()),

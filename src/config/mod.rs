@@ -2,6 +2,7 @@
 //! wins over the defaults.
 
 mod access;
+mod admin;
 mod caller;
 mod differences;
 mod error;
@@ -33,6 +34,7 @@ use std::{
     time::Duration,
 };
 
+pub use admin::{AdminChoice, AdminOptions, MetricsSection};
 pub use error::ConfigError;
 use file::File;
 use flags::DurabilityName;
@@ -65,6 +67,8 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Config {
     /// Address to listen on.
     pub listen: SocketAddr,
+    /// The admin listener.
+    pub admin: AdminOptions,
     /// TLS; `None` for plain text.
     pub tls: Option<TlsOptions>,
     /// The engine that runs the decisions.
@@ -139,6 +143,12 @@ impl Config {
     fn merge(flags: &ServeFlags, read: Read) -> Result<Config, ConfigError> {
         let Read { file, decisions, callers } = read;
         let tls = file.tls.clone().options(&flags.tls)?;
+        let admin = AdminOptions::new(
+            flags.admin.or(file.admin),
+            file.ready_when_degraded,
+            file.metrics,
+            callers.is_some(),
+        )?;
         let namespaces = namespace::rules(&file.namespace).map_err(ConfigError::new)?;
         let engine = flags.engine.clone().or(file.engine);
         let is_redis = engine.as_deref().is_some_and(|engine| engine != "embedded");
@@ -158,6 +168,7 @@ impl Config {
         };
         Ok(Config {
             listen: flags.listen.or(file.listen).unwrap_or(LISTEN),
+            admin,
             tls,
             engine: match engine.as_deref() {
                 None | Some("embedded") => EngineChoice::Embedded(embedded(data_dir, memory_max)?),
@@ -193,7 +204,7 @@ impl Config {
             namespaces: mem::take(&mut self.namespaces),
             servers: self.servers,
             access: Access::new(self.callers.take(), self.reflection),
-            reload: None,
+            ..Rules::default()
         }
     }
 
@@ -275,6 +286,7 @@ fn build(file: File, keys: KeySet<'_>) -> Result<Read, String> {
         pools.push(rule);
     }
     let pools = Catalog::new(&pools).map_err(|error| format!("pool: not a glob: {error}"))?;
+    file.metrics.check()?;
     namespace::rules(&file.namespace)?;
     let policies = policy::policies(&file.policy)?;
     let sequences = sequence::sequences(&file.sequence)?;

@@ -84,11 +84,11 @@ pub(super) fn utc_offset<'de, D: Deserializer<'de>>(d: D) -> Result<i32, D::Erro
 }
 
 /// Reads a text and checks it. The error names `key` and quotes the text.
-pub(super) fn text<'de, D>(
+pub(super) fn text<'de, D, T>(
     d: D,
     key: &str,
-    check: fn(&str) -> Result<String, String>,
-) -> Result<String, D::Error>
+    check: fn(&str) -> Result<T, String>,
+) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
 {

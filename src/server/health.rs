@@ -1,4 +1,5 @@
-//! Health: SERVING only while the store answers, for the server and for each service by name.
+//! Health: SERVING only while the store answers, for the server and for each service by name. The
+//! name [`LIVENESS`] is SERVING as long as the process serves.
 
 use tokio::sync::watch;
 use tonic::codec::CompressionEncoding;
@@ -8,7 +9,10 @@ use tonic_health::{
     server::{HealthReporter, health_reporter},
 };
 
-use crate::{engine::StoreState, grpc};
+use crate::{admin::status::Readiness, engine::StoreState, grpc};
+
+/// The name that stays SERVING while the store is unreachable: a restart would not help then.
+const LIVENESS: &str = "tollgate.liveness";
 
 /// The empty name is the server as a whole; then the services.
 fn names() -> impl Iterator<Item = &'static str> {
@@ -17,9 +21,15 @@ fn names() -> impl Iterator<Item = &'static str> {
 
 /// Creates the health service with the current state of the store, so that the first call is
 /// answered correctly. A tonic reporter starts with the server SERVING and without services.
-pub(super) async fn new(state: StoreState) -> (HealthReporter, HealthServer<impl Health>) {
+///
+/// With `when_degraded` the server counts as ready while the store is unreachable.
+pub(super) async fn new(
+    state: StoreState,
+    when_degraded: bool,
+) -> (HealthReporter, HealthServer<impl Health>) {
     let (health, service) = health_reporter();
-    set(&health, state.into()).await;
+    health.set_service_status(LIVENESS, ServingStatus::Serving).await;
+    set(&health, status(state, when_degraded)).await;
     let service = service
         .max_decoding_message_size(grpc::MESSAGE_BYTES_MAX)
         .accept_compressed(CompressionEncoding::Gzip);
@@ -27,9 +37,13 @@ pub(super) async fn new(state: StoreState) -> (HealthReporter, HealthServer<impl
 }
 
 /// Sets the health status after each change of the store's state. Never completes.
-pub(super) async fn follow(health: &HealthReporter, mut state: watch::Receiver<StoreState>) {
+pub(super) async fn follow(
+    health: &HealthReporter,
+    mut state: watch::Receiver<StoreState>,
+    when_degraded: bool,
+) {
     loop {
-        let status = (*state.borrow_and_update()).into();
+        let status = status(*state.borrow_and_update(), when_degraded);
         set(health, status).await;
         if state.changed().await.is_err() {
             // The sender is dropped if the state never changes, as in the embedded engine in
@@ -47,7 +61,7 @@ pub(super) async fn leave(health: &HealthReporter) {
 /// Removes all names, which ends the streams of health watches.
 pub(super) async fn forget(health: &HealthReporter) {
     let mut health = health.clone();
-    for name in names() {
+    for name in names().chain([LIVENESS]) {
         health.clear_service_status(name).await;
     }
 }
@@ -59,12 +73,11 @@ async fn set(health: &HealthReporter, status: ServingStatus) {
     }
 }
 
-impl From<StoreState> for ServingStatus {
-    fn from(state: StoreState) -> ServingStatus {
-        match state {
-            StoreState::Up => ServingStatus::Serving,
-            StoreState::Refusing | StoreState::Down => ServingStatus::NotServing,
-        }
+/// The health status for a state of the store.
+fn status(state: StoreState, when_degraded: bool) -> ServingStatus {
+    match Readiness::of(state, when_degraded) {
+        Readiness::Ready => ServingStatus::Serving,
+        _ => ServingStatus::NotServing,
     }
 }
 
@@ -82,9 +95,11 @@ mod tests {
             (StoreState::Refusing, ServingStatus::NotServing),
             (StoreState::Up, ServingStatus::Serving),
         ] {
-            let (health, _) = new(state).await;
+            let (health, _) = new(state, false).await;
             let service = HealthService::from_health_reporter(health);
-            for name in names() {
+            for (name, expected) in
+                names().map(|name| (name, expected)).chain([(LIVENESS, ServingStatus::Serving)])
+            {
                 let request = HealthCheckRequest { service: name.to_owned() };
                 let answer = service.check(Request::new(request)).await.unwrap().into_inner();
                 assert_eq!(answer.status(), expected.into(), "{name:?}");

@@ -1,6 +1,7 @@
 //! The gRPC server: listener, TLS, worker threads, health, reflection, limits, drain.
 
 mod accept;
+mod admin;
 pub mod allocator;
 mod connections;
 pub mod fetch;
@@ -15,7 +16,13 @@ pub mod telemetry;
 pub mod tls;
 mod workers;
 
-use std::{future::Future, io, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    io,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{
     net::TcpListener,
@@ -24,13 +31,14 @@ use tokio::{
 };
 
 use crate::{
-    admin::{reload::Reload, status::RunningServer},
+    admin::{RunningServer, reload::Reload},
     admission::{CountHeld, SweepPool},
     decision::budget::{self, CallerLimits, NamespaceRule, Peers},
     engine::Engine,
     grpc::{self, CurrentRules, DecisionRules, access::Access},
 };
 use accept::accept;
+pub use admin::Admin;
 use tls::Tls;
 use workers::Workers;
 
@@ -64,6 +72,8 @@ pub struct Rules {
     pub access: Arc<Access>,
     /// Replaces the rules; `None` for rules that stay.
     pub reload: Option<Arc<dyn Reload>>,
+    /// The admin listener.
+    pub admin: Admin,
 }
 
 /// Adapts the rules to an engine: only a store that can fail over needs reservations.
@@ -104,11 +114,14 @@ pub async fn run(
 ) -> io::Result<()> {
     let state = engine.state();
     let initial = *state.borrow();
-    let (health, health_service) = health::new(initial).await;
-    let follow = health::follow(&health, state);
+    let Rules { decisions, namespaces, servers, access, reload, admin } = rules;
+    let when_degraded = admin.ready_when_degraded;
+    let (health, health_service) = health::new(initial, when_degraded).await;
+    let follow = health::follow(&health, state, when_degraded);
     let hub = engine.hub().clone();
-    let Rules { decisions, namespaces, servers, access, reload } = rules;
-    let running = RunningServer::new(engine.clone(), false);
+    let permits = Arc::new(Semaphore::new(limits.connections_max));
+    let sources = admin.sources((permits.clone(), limits.connections_max));
+    let running = RunningServer::new(engine.clone(), sources);
     let mut maintain = maintain(engine.clone(), decisions.clone());
     let others = tonic::service::Routes::new(health_service)
         .add_service(grpc::AdminHandlers::server(running.clone(), reload))
@@ -116,9 +129,10 @@ pub async fn run(
         .add_service(grpc::reflection::v1alpha());
     engine.limit_namespaces(&namespaces, servers).map_err(io::Error::other)?;
     decisions.replace(adapted(DecisionRules::clone(&decisions.load()), &engine));
-    let routes = grpc::Routes::new(&engine, &decisions, others, access, limits.callers);
+    let routes = grpc::Routes::new(&engine, &decisions, others, access.clone(), limits.callers);
+    let pool_metrics = admin.pool_metrics(&routes, decisions).map_err(io::Error::other)?;
+    let mut pages = pin!(admin.serve(running.clone(), pool_metrics, access));
     let mut workers = Workers::start(&limits, &routes, tls.as_ref())?;
-    let permits = Arc::new(Semaphore::new(limits.connections_max));
     let peers = Peers::new(&limits.callers, limits.connections_max);
     tokio::select! {
         () = accept(&listener, &permits, &peers, &mut workers) => {}
@@ -126,6 +140,7 @@ pub async fn run(
         // Neither future completes.
         () = follow => {}
         () = &mut maintain => {}
+        () = &mut pages => {}
     }
 
     running.drain();
@@ -150,6 +165,7 @@ pub async fn run(
         },
         // Calls in flight need the maintenance of the engine until they end.
         () = &mut maintain => {}
+        () = &mut pages => {}
     }
     Ok(())
 }

@@ -19,8 +19,9 @@ use super::{
 };
 use crate::{
     admin::{
+        RunningServer,
         reload::{Difference, InvalidConfig, Reload, ReloadError, Reloaded},
-        status::{Readiness, RunningServer, Status as ServerStatus},
+        status::{Readiness, Status as ServerStatus},
     },
     decision::text::start,
 };

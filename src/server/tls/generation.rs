@@ -23,7 +23,7 @@ use rustls::{
 };
 use webpki::{EndEntityCert, Error, KeyUsage};
 
-use crate::decision::time::Clock;
+use crate::decision::{metrics::configuration, time::Clock};
 
 /// The protocol of gRPC, for ALPN.
 const HTTP2: &[u8] = b"h2";
@@ -58,10 +58,14 @@ pub struct TlsGeneration {
     pub(super) max_connection_age: Option<Duration>,
     /// The file of the private key.
     key: PathBuf,
+    /// The expiry of the certificate, in seconds since the Unix epoch; `None` if it is not known.
+    expiry: Option<u64>,
 }
 
 impl TlsGeneration {
-    pub(super) fn warn_if_readable_by_others(&self) {
+    /// Records that the generation is in use. Logs a warning if other users can read its key.
+    pub(super) fn note(&self) {
+        configuration::note_certificate(self.expiry.unwrap_or_default());
         let mode = fs::metadata(&self.key).map(|metadata| metadata.permissions().mode());
         if mode.is_ok_and(|mode| mode & 0o077 != 0) {
             let file = self.key.display();
@@ -106,7 +110,7 @@ impl TlsContents {
     /// the key, the file and the reason.
     pub fn build(&self, max_connection_age: Option<Duration>) -> Result<TlsGeneration, String> {
         let (config, key) = (Arc::new(self.settings()?), self.key.path.clone());
-        Ok(TlsGeneration { config, max_connection_age, key })
+        Ok(TlsGeneration { config, max_connection_age, key, expiry: self.expiry() })
     }
 
     /// The files: key of the configuration, path and contents. `None` if a file cannot be read.
@@ -115,6 +119,13 @@ impl TlsContents {
         let all = [Some(&self.cert), Some(&self.key), client.map(|client| &client.ca)];
         let all = all.into_iter().chain([client.and_then(|client| client.crl.as_ref())]);
         all.flatten().map(|file| (file.key, &*file.path, file.bytes.as_deref().ok()))
+    }
+
+    /// The expiry of the server's certificate, in seconds since the Unix epoch; `None` if it cannot
+    /// be read.
+    fn expiry(&self) -> Option<u64> {
+        let chain: Vec<CertificateDer<'static>> = self.cert.all("certificate").ok()?;
+        expiry(chain.first()?)
     }
 
     /// Builds the settings of connections.
@@ -211,6 +222,17 @@ impl TlsFile {
             items if items.is_empty() => Err(self.error(format_args!("no PEM {kind} in the file"))),
             items => Ok(items),
         }
+    }
+}
+
+/// The expiry of a certificate, in seconds since the Unix epoch; `None` if it cannot be read.
+fn expiry(certificate: &CertificateDer<'_>) -> Option<u64> {
+    let leaf = EndEntityCert::try_from(certificate).ok()?;
+    // A check at the end of time fails, and its error has the expiry.
+    let (end, usage) = (UnixTime::since_unix_epoch(Duration::MAX), KeyUsage::server_auth());
+    match leaf.verify_for_usage(&[], &[], &[], end, usage, None, None) {
+        Err(Error::CertExpired { not_after, .. }) => Some(not_after.as_secs()),
+        _ => None,
     }
 }
 

@@ -19,13 +19,13 @@ pub struct Tls(Arc<ArcSwap<TlsGeneration>>);
 impl Tls {
     /// Creates the holder of a generation. Logs a warning if other users can read its key.
     pub fn new(generation: TlsGeneration) -> Tls {
-        generation.warn_if_readable_by_others();
+        generation.note();
         Tls(Arc::new(ArcSwap::from_pointee(generation)))
     }
 
     /// Replaces the generation. New connections use it; open connections continue.
     pub fn replace(&self, generation: TlsGeneration) {
-        generation.warn_if_readable_by_others();
+        generation.note();
         self.0.store(Arc::new(generation));
     }
 

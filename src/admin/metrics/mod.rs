@@ -1,0 +1,168 @@
+//! The page of metrics: sums the cells of all threads, and reads gauges.
+//!
+//! The names follow Prometheus's conventions, and the metrics of calls those of other gRPC servers.
+//! A label never has a value that callers choose, except for the pools that the configuration names.
+
+mod page;
+mod pools;
+mod table;
+
+use std::fmt;
+
+use tokio::task::spawn_blocking;
+
+pub use page::CONTENT_TYPE;
+pub use pools::{PoolMetrics, SERIES_MAX};
+pub use table::{Kind, METRICS, Metric};
+
+use crate::{
+    decision::{
+        budget,
+        metrics::{CODE_NAMES, Durations, RpcLabels, Sizes, StoreFailure, Totals, configuration},
+        script,
+    },
+    engine::{Engine, StoreState, counted_verbs},
+};
+use page::{Labels, Page, Value};
+use table as t;
+
+/// What a scrape reads.
+#[derive(Debug)]
+pub struct Scrape<'a> {
+    /// The engine of the server.
+    pub engine: &'a Engine,
+    /// All RPCs, in the order of their counters.
+    pub rpcs: &'a [RpcLabels],
+    /// The number of open connections.
+    pub connections: usize,
+    /// The pools with series.
+    pub pools: &'a PoolMetrics,
+}
+
+impl Scrape<'_> {
+    /// Collects all metrics, as OpenMetrics text.
+    pub async fn text(self) -> Result<String, fmt::Error> {
+        let (mut page, totals) = (Page::default(), Totals::now());
+        calls(&mut page, &totals, self.rpcs);
+        decisions(&mut page, &totals);
+        self.waiting(&mut page, &totals);
+        self.store(&mut page, &totals);
+        self.process(&mut page);
+        configured(&mut page);
+        self.pools.add(&mut page, self.engine).await;
+        // The text can take milliseconds, and this thread accepts connections.
+        spawn_blocking(|| page.text()).await.unwrap_or(Err(fmt::Error))
+    }
+
+    fn waiting(&self, page: &mut Page, totals: &Totals) {
+        let hub = self.engine.hub();
+        page.gauge(t::WAITERS, hub.calls() as f64);
+        page.gauge(t::WATCHERS, hub.watching() as f64);
+        let waits = Durations::total(totals.each().map(|cells| &cells.waits));
+        page.add_one(t::WAIT_SECONDS, Value::Histogram(waits));
+    }
+
+    fn store(&self, page: &mut Page, totals: &Totals) {
+        let is_up = *self.engine.state().borrow() == StoreState::Up;
+        page.gauge(t::STORE_UP, f64::from(u8::from(is_up)));
+        let failures = StoreFailure::ALL.map(|(kind, name)| {
+            let count = totals.of(|cells| &cells.store_failures[kind as usize]);
+            (vec![name.into()], Value::Count(count))
+        });
+        page.add(t::STORE_ERRORS, failures);
+        if self.engine.is_remote() {
+            let round_trips = Durations::total(totals.each().map(|cells| &cells.round_trips));
+            page.add_one(t::STORE_ROUND_TRIP_SECONDS, Value::Histogram(round_trips));
+            let sizes = Sizes::total(totals.each().map(|cells| &cells.batches));
+            page.add_one(t::STORE_BATCH_SIZE, Value::Histogram(sizes));
+            page.count(t::STORE_FAILOVERS, totals.of(|cells| &cells.failovers));
+        }
+        if let Some((bytes, waiting)) = self.engine.data_usage() {
+            let syncs = Durations::total(totals.each().map(|cells| &cells.syncs));
+            page.add_one(t::DATA_SYNC_SECONDS, Value::Histogram(syncs));
+            page.gauge(t::DATA_BYTES, bytes as f64);
+            page.gauge(t::DATA_JOURNAL_WAITING, waiting as f64);
+        }
+    }
+
+    fn process(&self, page: &mut Page) {
+        let limits = budget::counts().map(|(limit, count)| (one(limit), Value::Count(count)));
+        page.add(t::LIMITS_REACHED, limits);
+        if let Some(memory) = memory_stats::memory_stats() {
+            page.gauge(t::MEMORY_BYTES, memory.physical_mem as f64);
+        }
+        page.gauge(t::CONNECTIONS, self.connections as f64);
+        if let Some(expiry) = configuration::certificate_expiry() {
+            page.gauge(t::TLS_EXPIRY, expiry as f64);
+        }
+        page.add(t::BUILD, [(one(env!("CARGO_PKG_VERSION")), Value::Info)]);
+    }
+}
+
+fn one(label: &'static str) -> Labels {
+    vec![label.into()]
+}
+
+/// Calls, by RPC. An RPC without calls has only the count of started ones.
+fn calls(page: &mut Page, totals: &Totals, rpcs: &[RpcLabels]) {
+    let labels = |rpc: &RpcLabels| -> Labels {
+        vec![rpc.kind.into(), rpc.service.into(), rpc.method.into()]
+    };
+    let started = rpcs.iter().enumerate().map(|(rpc, names)| {
+        (labels(names), Value::Count(totals.of(|cells| &cells.calls[rpc].started)))
+    });
+    page.add(t::CALLS_STARTED, started);
+    let mut handled = Vec::new();
+    let mut seconds = Vec::new();
+    for (rpc, names) in rpcs.iter().enumerate() {
+        for (code, name) in CODE_NAMES.iter().enumerate() {
+            let count = totals.of(|cells| &cells.calls[rpc].handled[code]);
+            if count > 0 {
+                let mut labels = labels(names);
+                labels.push((*name).into());
+                handled.push((labels, Value::Count(count)));
+            }
+        }
+        let durations = Durations::total(totals.each().map(|cells| &cells.calls[rpc].durations));
+        if durations.count > 0 {
+            seconds.push((labels(names), Value::Histogram(durations)));
+        }
+    }
+    page.add(t::CALLS_HANDLED, handled);
+    page.add(t::CALL_SECONDS, seconds);
+}
+
+/// Decisions, by outcome, with zeros.
+fn decisions(page: &mut Page, totals: &Totals) {
+    let (mut rows, mut late) = (Vec::new(), 0);
+    for verb in counted_verbs() {
+        let (capability, name) = verb.script.name.split_once('/').unwrap_or_default();
+        for (index, outcome) in verb.outcomes.iter().enumerate() {
+            let count = totals.of(|cells| &cells.decisions[verb.script.index][index]);
+            if verb.script.index == script::admission::COMPLETE.index && *outcome == "late" {
+                late = count;
+            }
+            rows.push((
+                vec![capability.into(), name.into(), (*outcome).into()],
+                Value::Count(count),
+            ));
+        }
+    }
+    page.add(t::DECISIONS, rows);
+    page.count(t::DENIAL_CACHE_ANSWERS, totals.of(|cells| &cells.cached));
+    let refused = Value::Count(totals.of(|cells| &cells.fallback_refusals));
+    let shares = Value::Count(totals.of(|cells| &cells.fallback_shares));
+    page.add(t::FALLBACK_ANSWERS, [(one("refused"), refused), (one("share"), shares)]);
+    page.count(t::LEASES_EXPIRED, totals.of(|cells| &cells.expired_leases));
+    page.count(t::LATE_RESULTS, late);
+}
+
+/// The configuration in use.
+fn configured(page: &mut Page) {
+    let configuration = configuration::current();
+    let is_success = configuration.failure.is_none();
+    page.gauge(t::CONFIG_SUCCESS, f64::from(u8::from(is_success)));
+    let loaded = configuration.loaded.map_or(0.0, |time| time.0 as f64 / 1e6);
+    page.gauge(t::CONFIG_TIME, loaded);
+    page.add(t::CONFIG, [(vec![configuration.hash.into()], Value::Info)]);
+}

@@ -1,0 +1,104 @@
+//! A running server, as its operators see it.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
+
+use tokio::sync::Semaphore;
+
+use super::{
+    metrics::{PoolMetrics, Scrape},
+    status::{Readiness, Status},
+};
+use crate::{
+    decision::{
+        metrics::{RpcLabels, configuration},
+        time::monotonic,
+    },
+    engine::{Engine, StoreState},
+};
+
+/// A running server: its engine, and the phase of its life.
+#[derive(Debug)]
+pub struct RunningServer {
+    engine: Arc<Engine>,
+    started: Instant,
+    draining: AtomicBool,
+    sources: Sources,
+}
+
+/// What a server tells the admin pages about itself.
+#[derive(Debug)]
+pub struct Sources {
+    /// Whether the server counts as ready while the store is unreachable.
+    pub ready_when_degraded: bool,
+    /// All RPCs.
+    pub rpcs: &'static [RpcLabels],
+    /// The free permits for connections, and the number of all.
+    pub connections: (Arc<Semaphore>, usize),
+}
+
+impl RunningServer {
+    /// A server that starts now.
+    pub fn new(engine: Arc<Engine>, sources: Sources) -> Arc<RunningServer> {
+        let (started, draining) = (monotonic(), AtomicBool::new(false));
+        Arc::new(RunningServer { engine, started, draining, sources })
+    }
+
+    /// The engine of the server.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// Records that the drain has begun.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether load balancers may send calls.
+    pub fn readiness(&self) -> Readiness {
+        if self.draining.load(Ordering::Relaxed) {
+            return Readiness::Draining;
+        }
+        Readiness::of(self.store_state(), self.sources.ready_when_degraded)
+    }
+
+    /// Collects all metrics, with those of these pools, as OpenMetrics text.
+    pub async fn metrics(&self, pools: &PoolMetrics) -> Result<String, fmt::Error> {
+        let (free, all) = &self.sources.connections;
+        let scrape = Scrape {
+            engine: &self.engine,
+            rpcs: self.sources.rpcs,
+            connections: all.saturating_sub(free.available_permits()),
+            pools,
+        };
+        scrape.text().await
+    }
+
+    /// Collects the status.
+    pub fn status(&self) -> Status {
+        let (engine, topology) = self.engine.kind();
+        Status {
+            version: env!("CARGO_PKG_VERSION"),
+            engine,
+            topology,
+            store: match self.store_state() {
+                StoreState::Up => "up",
+                StoreState::Refusing => "refusing",
+                StoreState::Down => "down",
+            },
+            readiness: self.readiness(),
+            uptime_seconds: monotonic().saturating_duration_since(self.started).as_secs(),
+            configuration: configuration::current().into(),
+        }
+    }
+
+    fn store_state(&self) -> StoreState {
+        *self.engine.state().borrow()
+    }
+}

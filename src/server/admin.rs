@@ -1,0 +1,207 @@
+//! The admin listener: HTTP/1.1 for operators, probes and Prometheus.
+//!
+//! It shares the thread that accepts connections, so everything is bounded: connections, header
+//! bytes and times. It reads no body, and each connection serves one request.
+
+use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
+
+use hyper::{
+    Method, Request, Response, StatusCode,
+    body::Incoming,
+    header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
+
+use crate::{
+    admin::{
+        RunningServer, Sources,
+        metrics::{CONTENT_TYPE as METRICS, PoolMetrics},
+    },
+    decision::names::{Name, Namespace},
+    grpc::{CurrentRules, RPCS, Routes, access::Access},
+};
+
+/// The most connections; further ones are closed at once.
+const CONNECTIONS_MAX: usize = 32;
+/// The time until the headers of a request are complete.
+const HEADER_TIME_MAX: Duration = Duration::from_secs(5);
+/// The time of a connection, with its answer.
+const TIME_MAX: Duration = Duration::from_secs(30);
+/// The most bytes of the headers.
+const HEADER_BYTES_MAX: usize = 16 * 1024;
+/// The pause after a failed accept.
+const PAUSE: Duration = Duration::from_millis(50);
+const TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+
+/// The admin listener of a server.
+#[derive(Debug, Clone, Default)]
+pub struct Admin {
+    /// `None` if there is none.
+    pub listener: Option<Arc<TcpListener>>,
+    /// Whether the server counts as ready while the store is unreachable.
+    pub ready_when_degraded: bool,
+    /// Whether there are metrics.
+    pub has_metrics: bool,
+    /// The globs of the pools with series of their own.
+    pub pools: Vec<String>,
+    /// The namespaces of these pools, besides the default one.
+    pub namespaces: Vec<Namespace>,
+}
+
+impl Admin {
+    /// What the pages show of the server.
+    pub(super) fn sources(&self, connections: (Arc<Semaphore>, usize)) -> Sources {
+        Sources { ready_when_degraded: self.ready_when_degraded, rpcs: RPCS, connections }
+    }
+
+    /// The pools with series. Fails if a glob is invalid.
+    pub(super) fn pool_metrics(
+        &self,
+        routes: &Routes,
+        rules: Arc<CurrentRules>,
+    ) -> Result<PoolMetrics, globset::Error> {
+        let routes = routes.clone();
+        let settings = Box::new(move |pool: &Name| rules.load().pools.settings(pool));
+        let refused = Box::new(move |pool: &Name| routes.refused(pool));
+        PoolMetrics::new(&self.pools, &self.namespaces, settings, refused)
+    }
+
+    /// Serves the pages. Never completes.
+    pub(super) async fn serve(
+        self,
+        server: Arc<RunningServer>,
+        pools: PoolMetrics,
+        access: Arc<Access>,
+    ) {
+        let Some(listener) = self.listener else { return pending().await };
+        let is_loopback = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+        let access = (!is_loopback).then_some(access);
+        let pages = Pages { server, pools, access, has_metrics: self.has_metrics };
+        accept(&listener, Arc::new(pages)).await;
+    }
+}
+
+/// The pages, and who may read them.
+#[derive(Debug)]
+struct Pages {
+    server: Arc<RunningServer>,
+    pools: PoolMetrics,
+    /// Checks tokens; `None` on a loopback address.
+    access: Option<Arc<Access>>,
+    has_metrics: bool,
+}
+
+/// An answer before it is framed.
+type Page = (StatusCode, &'static str, String);
+
+/// Accepts connections. Never completes.
+async fn accept(listener: &TcpListener, pages: Arc<Pages>) {
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            sleep(PAUSE).await;
+            continue;
+        };
+        let Ok(permit) = permits.clone().try_acquire_owned() else { continue };
+        let pages = pages.clone();
+        tokio::spawn(async move {
+            let _permit = permit;
+            // A client that is slower than that gets no more.
+            let _ = timeout(TIME_MAX, connection(stream, pages)).await;
+        });
+    }
+}
+
+/// Serves one request.
+async fn connection(stream: TcpStream, pages: Arc<Pages>) {
+    let service = service_fn(move |request| {
+        let pages = pages.clone();
+        async move { Ok::<_, Infallible>(framed(pages.answer(&request).await)) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME_MAX)
+        .max_buf_size(HEADER_BYTES_MAX)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    if let Err(error) = served.await {
+        tracing::debug!(%error, "a connection of the admin listener has failed");
+    }
+}
+
+impl Pages {
+    async fn answer(&self, request: &Request<Incoming>) -> Page {
+        if ![Method::GET, Method::HEAD].contains(request.method()) {
+            return text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are served\n");
+        }
+        let path = request.uri().path();
+        match path {
+            "/livez" => return text(StatusCode::OK, "ok\n"),
+            "/readyz" => {
+                return match self.server.readiness().reason() {
+                    None => text(StatusCode::OK, "ok\n"),
+                    Some(reason) => text(StatusCode::SERVICE_UNAVAILABLE, &format!("{reason}\n")),
+                };
+            }
+            "/metrics" | "/status" => {}
+            _ => {
+                let known = "no such page; there are /metrics, /livez, /readyz and /status\n";
+                return text(StatusCode::NOT_FOUND, known);
+            }
+        }
+        if let Some(access) = &self.access
+            && let Err((is_known, reason)) = access.check_admin(request.headers())
+        {
+            let status = if is_known { StatusCode::FORBIDDEN } else { StatusCode::UNAUTHORIZED };
+            return text(status, &format!("{reason}\n"));
+        }
+        match path {
+            "/metrics" if !self.has_metrics => {
+                text(StatusCode::NOT_FOUND, "the metrics are off: [metrics] enabled = false\n")
+            }
+            "/metrics" => match self.server.metrics(&self.pools).await {
+                Ok(metrics) => (StatusCode::OK, METRICS, metrics),
+                Err(error) => failed(&error),
+            },
+            _ => match serde_json::to_string_pretty(&self.server.status()) {
+                Ok(status) => (StatusCode::OK, JSON, status + "\n"),
+                Err(error) => failed(&error),
+            },
+        }
+    }
+}
+
+fn text(status: StatusCode, text: &str) -> Page {
+    (status, TEXT, text.to_owned())
+}
+
+fn failed(error: &dyn std::error::Error) -> Page {
+    text(StatusCode::INTERNAL_SERVER_ERROR, &format!("the page cannot be written: {error}\n"))
+}
+
+/// Frames an answer.
+fn framed((status, content_type, body): Page) -> Response<String> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    match status {
+        StatusCode::METHOD_NOT_ALLOWED => {
+            headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        }
+        StatusCode::UNAUTHORIZED => {
+            headers.insert(hyper::header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        _ => {}
+    }
+    response
+}
