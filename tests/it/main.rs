@@ -15,6 +15,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod admin;
 mod admission;
 mod cli;
 mod differential;

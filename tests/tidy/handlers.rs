@@ -78,3 +78,22 @@ fn handlers_know_only_the_entries_of_the_engine() {
         assert!(called.iter().any(|name| name == method), "no handler calls {method}: remove it");
     }
 }
+
+/// A verb with outcomes that the registry does not list would be counted and never shown.
+#[test]
+fn every_verb_with_outcomes_is_in_the_registry() {
+    let registry = std::fs::read_to_string(super::root().join("src/engine/registry.rs")).unwrap();
+    let list = registry.split("macro_rules! counted_verbs").nth(1).unwrap();
+    let list = list.split("};").next().unwrap();
+    let mut verbs = 0;
+    for (path, text) in files("src", "rs") {
+        for after in text.split("const OUTCOMES: Outcomes<").skip(1) {
+            let verb = after.split('>').next().unwrap();
+            if verb != "Self" {
+                verbs += 1;
+                assert!(list.contains(&format!("::{verb},")), "{} has {verb}", path.display());
+            }
+        }
+    }
+    assert_eq!(verbs, list.matches("crate::").count());
+}

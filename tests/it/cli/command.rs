@@ -108,12 +108,13 @@ fn the_documented_configuration_is_good() {
 
 /// The sections of a configuration file: the prefix of their keys in `docs/configuration.md`, and
 /// the lines before a key.
-const SECTIONS: [(&str, &str); 13] = [
+const SECTIONS: [(&str, &str); 14] = [
     ("", ""),
     ("tls.", "[tls]"),
     ("jwt.", "[jwt]"),
     ("caller.", "[[caller]]"),
     ("limits.", "[limits]"),
+    ("metrics.", "[metrics]"),
     ("redis.", "[redis]"),
     ("namespace.", "[[namespace]]"),
     ("pool.", "[[pool]]"),
@@ -162,8 +163,18 @@ fn every_key_is_documented() {
     }
     assert_eq!(documented, keys_of(&read("deploy/tollgate.toml")), "docs and deploy");
 
-    let sections =
-        ["tls", "jwt", "caller", "limits", "redis", "namespace", "pool", "policy", "sequence"];
+    let sections = [
+        "tls",
+        "jwt",
+        "caller",
+        "limits",
+        "metrics",
+        "redis",
+        "namespace",
+        "pool",
+        "policy",
+        "sequence",
+    ];
     let accepted: BTreeSet<String> = SECTIONS
         .iter()
         .flat_map(|(prefix, text)| {

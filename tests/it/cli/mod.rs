@@ -2,7 +2,7 @@
 
 mod command;
 mod documented;
-mod fleet;
+pub(crate) mod fleet;
 mod fleet_queued;
 mod fleet_rate;
 mod fleet_sale;

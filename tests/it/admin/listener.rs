@@ -1,0 +1,147 @@
+//! The admin listener: probes, status, tokens, and peers that misuse it.
+
+use std::time::Duration;
+
+use tokio::{io::AsyncWriteExt, net::TcpStream};
+
+use super::{AdminServer, exchange, get};
+use crate::support::{
+    certificates::{Authority, Files},
+    process::{OwnRedis, Server, free_port, run, tollgate},
+    world::World,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_status_names_version_engine_and_configuration() {
+    let server = AdminServer::start(&[]).await;
+    let (status, text) = server.get("/status").await;
+    assert_eq!(status, 200, "{text}");
+    let page: serde_json::Value = serde_json::from_str(&text).expect(&text);
+    assert_eq!(page["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!([&page["engine"], &page["topology"]], ["embedded", "memory"]);
+    assert_eq!([&page["store"], &page["readiness"]], ["up", "ready"]);
+    assert!(page["configuration"]["loaded_micros"].as_u64() > Some(0), "{text}");
+    assert_eq!(server.get("/").await.0, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_its_store_is_alive_and_not_ready() {
+    let mut redis = OwnRedis::prepare();
+    let url = format!("redis://127.0.0.1:{}", redis.port);
+    let server = AdminServer::start(&["--engine", &url]).await;
+    let (status, reason) = server.get("/readyz").await;
+    assert_eq!((status, &*reason), (503, "the store is unreachable or cannot be written\n"));
+    assert_eq!(server.get("/livez").await, (200, "ok\n".to_owned()));
+    redis.start().await;
+    server.up().await;
+    assert_eq!(server.get("/readyz").await, (200, "ok\n".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_servers_share_a_machine_although_the_default_port_is_taken() {
+    // Whoever has the default port, this test or another program: the server starts.
+    let _taken = tokio::net::TcpListener::bind("127.0.0.1:50052").await;
+    let mut command = tollgate(&["serve", "--listen", "127.0.0.1:0"]);
+    command.env_remove("TOLLGATE_ADMIN");
+    let server = Server::spawn(command).await;
+    World::at(server.address()).await.admit("pool", "camera", "task").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_explicit_address_that_is_taken_is_an_error() {
+    let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let ended = run(&["serve", "--listen", "127.0.0.1:0", "--admin", &address]).await;
+    assert_eq!(ended.status.code(), Some(69), "{ended:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_of_others_requires_callers_and_their_tokens() {
+    let admin = format!("0.0.0.0:{}", free_port());
+    let ended = run(&["serve", "--listen", "127.0.0.1:0", "--admin", &admin]).await;
+    let errors = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(78), "{errors}");
+    assert!(errors.contains("configure a [[caller]] with the permission read"), "{errors}");
+
+    let refused = run(&["serve", "--listen", "127.0.0.1:0", "--admin", "nonsense"]).await;
+    assert_ne!(refused.status.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_an_open_address_are_shown_to_callers_that_may_read_everything() {
+    // Listens on all addresses of a network namespace with loopback only, or on any: the test asks
+    // by loopback.
+    let files = Files::new(&Authority::new("ours").server());
+    let token = |number: u8| format!("{:0>43}", number);
+    let caller = |number: u8, more: &str| {
+        let digest = tollgate::grpc::access::Digest::of(token(number).as_bytes()).hex();
+        format!("[[caller]]\nname = \"c{number}\"\ntoken_sha256 = [\"{digest}\"]\n{more}\n")
+    };
+    let text = caller(1, "allow = [\"read\"]\nnamespace = \"*\"")
+        + &caller(2, "allow = [\"use\"]\nnamespace = \"*\"")
+        + &caller(3, "allow = [\"read\"]\nnamespace = \"acme\"");
+    files.write("callers.toml", &text);
+    let port = free_port();
+    let admin = format!("[::ffff:127.0.0.1]:{port}");
+    let server = Server::start(&["--config", &files.text("callers.toml"), "--admin", &admin]).await;
+    let asked = async |path: &str, header: String| get(port, path, &header).await.0;
+    let bearer = |number: u8| format!("Authorization: Bearer {}\r\n", token(number));
+    for path in ["/metrics", "/status"] {
+        assert_eq!(asked(path, String::new()).await, 401, "{path}");
+        assert_eq!(asked(path, bearer(1)).await, 200, "{path}");
+        for number in [2, 3] {
+            assert_eq!(asked(path, bearer(number)).await, 403, "{path}, caller {number}");
+        }
+        assert_eq!(asked(path, bearer(9)).await, 401, "{path}");
+        assert_eq!(asked(path, bearer(1).repeat(2)).await, 401, "{path}");
+    }
+    assert_eq!(asked("/livez", String::new()).await, 200);
+    assert_eq!(asked("/readyz", String::new()).await, 200);
+    drop(server);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn peers_that_misuse_the_pages_harm_nobody() {
+    let server = AdminServer::start(&[]).await;
+    let world = World::at(server.server.address()).await;
+    // Slow headers, on as many connections as there may be, and more.
+    let mut slow = Vec::new();
+    for _ in 0..200 {
+        let mut stream = TcpStream::connect(("127.0.0.1", server.port)).await.unwrap();
+        let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nX-Slow: ").await;
+        slow.push(stream);
+    }
+    for number in 0..20 {
+        world.admit("pool", "camera", &format!("task-{number}")).await;
+    }
+    drop(slow);
+    let all_ended = async {
+        while TcpStream::connect(("127.0.0.1", server.port)).await.is_err()
+            || get_or_closed(server.port).await != 200
+        {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), all_ended).await.expect("the pages are back");
+
+    let huge = format!("GET /metrics HTTP/1.1\r\nX-Huge: {}\r\n\r\n", "a".repeat(1 << 20));
+    let (status, _) = exchange(server.port, huge.as_bytes()).await;
+    assert!([0, 400, 431].contains(&status), "{status}");
+    let many: String = (0..10_000).map(|number| format!("X-{number}: 1\r\n")).collect();
+    let many = format!("GET /metrics HTTP/1.1\r\n{many}\r\n");
+    let (status, _) = exchange(server.port, many.as_bytes()).await;
+    assert!([0, 400, 431].contains(&status), "{status}");
+    let post = b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\nabc";
+    assert_eq!(exchange(server.port, post).await.0, 405);
+    let head = b"HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+    assert_eq!(exchange(server.port, head).await, (200, String::new()));
+    let (status, _) = exchange(server.port, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+    assert_ne!(status, 200);
+    assert_eq!(server.get("/metrics").await.0, 200);
+    world.admit("pool", "camera", "last").await;
+}
+
+/// The status of a page; 0 if the listener has too many connections.
+async fn get_or_closed(port: u16) -> u16 {
+    get(port, "/livez", "").await.0
+}

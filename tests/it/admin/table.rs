@@ -1,0 +1,96 @@
+//! The table of metrics, the pages of a used server, and the documentation name the same metrics.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tollgate::admin::metrics::METRICS;
+
+use super::{AdminServer, Scrape};
+use crate::support::{
+    certificates::{Authority, Files},
+    process::OwnRedis,
+    world::World,
+};
+
+/// The metrics of a page: name, type, labels and help.
+fn families(text: &str) -> BTreeMap<String, (String, BTreeSet<String>, String)> {
+    let mut found: BTreeMap<String, (String, BTreeSet<String>, String)> = BTreeMap::new();
+    let mut help = BTreeMap::new();
+    let mut current = (String::new(), String::new());
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            let (name, text) = rest.split_once(' ').unwrap();
+            help.insert(name.to_owned(), text.to_owned());
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            current = (name.to_owned(), kind.to_owned());
+        } else if !line.starts_with('#') {
+            let series = line.rsplit_once(' ').unwrap().0;
+            let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+            let labels = labels.trim_end_matches('}').split("\",");
+            let labels = labels.filter_map(|label| Some(label.split_once('=')?.0.to_owned()));
+            let labels = labels.filter(|label| label != "le");
+            let name = match &*current.1 {
+                "histogram" => current.0.clone(),
+                _ => name.to_owned(),
+            };
+            let entry = found.entry(name).or_default();
+            entry.0 = current.1.clone();
+            entry.1.extend(labels);
+            entry.2 = help[&current.0].clone();
+        }
+    }
+    found
+}
+
+/// Uses a server, so that its metrics have series.
+async fn use_all(server: &AdminServer) {
+    server.up().await;
+    let world = World::at(server.server.address()).await;
+    world.admit("ar:1", "camera", "task").await;
+    world.complete("ar:1", "camera", "task").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_table_has_exactly_the_metrics_of_used_servers() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let url = format!("redis://127.0.0.1:{}", redis.port);
+    let files = Files::new(&Authority::new("ours").server());
+    let data = files.text("data");
+    files.write("pools.toml", "[metrics]\npools = [\"ar:*\"]\n");
+    let pools = files.text("pools.toml");
+    let mut found = BTreeMap::new();
+    for engine in [["--engine", &*url], ["--data-dir", &*data]] {
+        let server = AdminServer::start(&["--config", &pools, engine[0], engine[1]]).await;
+        use_all(&server).await;
+        let has_pools = |scrape: &Scrape| scrape.text.contains("tollgate_pool_in_use{");
+        let scrape = server.scrape_until("pools have series", has_pools).await;
+        found.extend(families(&scrape.text));
+    }
+    let with_tls = files.configure("");
+    let server = AdminServer::start(&["--config", &with_tls]).await;
+    found.extend(families(&server.scrape().await.text));
+    for metric in METRICS {
+        let Some((kind, labels, help)) = found.remove(metric.name) else {
+            panic!("no server has {}", metric.name);
+        };
+        assert_eq!(kind, metric.kind.name(), "{}", metric.name);
+        assert_eq!(help, metric.help, "{}", metric.name);
+        let expected: BTreeSet<String> = metric.labels.iter().map(|it| (*it).to_owned()).collect();
+        assert_eq!(labels, expected, "{}", metric.name);
+    }
+    assert!(found.is_empty(), "not in the table: {found:?}");
+}
+
+#[test]
+fn the_documentation_has_the_table_of_metrics() {
+    let rows = METRICS.iter().map(|metric| {
+        let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
+        let (name, kind, labels) = (metric.name, metric.kind.name(), labels.join(", "));
+        format!("| `{name}` | {kind} | {labels} | {} |\n", metric.help)
+    });
+    let table: String = rows.collect();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    assert!(page.contains(&table), "docs/metrics.md must contain:\n{table}");
+}
