@@ -69,7 +69,10 @@ mod tests {
         let files = set.file.iter().filter(|file| file.package() == "tollgate.v1");
         let services: Vec<_> = files.flat_map(|file| &file.service).collect();
         let ours = RPCS.iter().filter(|rpc| rpc.service.starts_with("tollgate."));
-        assert_eq!(ours.count(), services.iter().map(|service| service.method.len()).sum());
+        assert_eq!(
+            ours.count(),
+            services.iter().map(|service| service.method.len()).sum::<usize>()
+        );
         for service in services {
             for method in &service.method {
                 let path = format!("/tollgate.v1.{}/{}", service.name(), method.name());
