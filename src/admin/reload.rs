@@ -5,7 +5,7 @@ use std::{fmt, pin::Pin, sync::Arc};
 /// The configuration of a server, which can be replaced while calls run.
 pub trait Reload: fmt::Debug + Send + Sync {
     /// Reads and checks all files, and replaces the configuration in one step; with `dry_run` it
-    /// only returns the differences. Completes although the caller has gone.
+    /// only returns the differences. Completes even if its caller is cancelled.
     fn reload(self: Arc<Self>, dry_run: bool) -> Reloading;
 }
 

@@ -68,7 +68,7 @@ pub async fn run(options: &ReloadOptions) -> Result<ReloadEnd, ClientError> {
     }
 }
 
-/// What is printed to standard output.
+/// The text for standard output.
 fn text(reloaded: &ReloadConfigResponse, dry_run: bool) -> String {
     let ReloadConfigResponse { differences, hash } = reloaded;
     let count = match differences.len() {

@@ -31,21 +31,21 @@ pub(super) struct ConfigValues(BTreeMap<String, ConfigValue>);
 struct ConfigValue {
     /// The value for people, without secrets.
     shown: String,
-    /// The digest of what is not shown; empty if all is shown.
+    /// The digest of the hidden part; empty if all is shown.
     hidden: String,
 }
 
 /// The differences of two configurations.
 #[derive(Debug)]
 pub(super) struct Differences {
-    /// Those that apply without a restart.
+    /// Differences of keys in [`AT_RUN_TIME`].
     pub(super) at_run_time: Vec<Difference>,
-    /// Those that need a restart.
+    /// Differences of all other keys.
     pub(super) at_start: Vec<Difference>,
 }
 
 impl ConfigValues {
-    /// The values of a file, of what is merged from it, and of the files that it names.
+    /// Collects the values of a file, the merged values, and the digests of the named files.
     pub(super) fn new(
         text: Option<&str>,
         flags: &ServeFlags,
@@ -228,7 +228,7 @@ mod tests {
         settings
     }
 
-    /// The differences that apply, and those that need a restart, as text.
+    /// The two lists of differences, as text.
     fn differences(old: &str, new: &str) -> (Vec<String>, Vec<String>) {
         let Differences { at_run_time, at_start } = settings(old).differences(&settings(new));
         let shown = |list: Vec<Difference>| list.iter().map(Difference::to_string).collect();

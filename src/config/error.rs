@@ -116,8 +116,8 @@ fn key_at(text: &str, position: usize) -> Option<String> {
     (!path.is_empty()).then_some(path)
 }
 
-/// The path from a table to the value or key at a position. A section has no end of its own, so the
-/// last one that begins before the position contains it.
+/// The path from a table to the value or key at a position. The last section that begins before the
+/// position contains it.
 fn path_in(table: &DeTable<'_>, position: usize, path: &str) -> String {
     let start = |(key, value): &(&toml::Spanned<_>, &toml::Spanned<DeValue<'_>>)| {
         let key: &toml::Spanned<std::borrow::Cow<'_, str>> = key;

@@ -74,7 +74,7 @@ pub(super) struct Tried {
 }
 
 impl Tried {
-    /// Whether the files differ from those that were tried last.
+    /// Whether the files differ from the last tried ones.
     pub(super) fn differs(&self, inputs: &Inputs) -> bool {
         self.hashes.hash_one(inputs) != self.hash
     }
