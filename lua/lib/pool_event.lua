@@ -5,7 +5,8 @@ local POOL_EVENT_ENQUEUED, POOL_EVENT_ADMITTED, POOL_EVENT_RENEWED = '1', '2', '
 local POOL_EVENT_COMPLETED, POOL_EVENT_LATE, POOL_EVENT_EXPIRED = '4', '5', '6'
 local POOL_EVENT_EVICTED, POOL_EVENT_CANCELLED, POOL_EVENT_DEAD, POOL_EVENT_CONFIGURED = '7', '8', '9', '10'
 
--- Encodes an event, which the caller appends; counts the expired leases. An expired task has token 0: "kind token attempt outcome capacity time member". Outcome 0 is none; an
+-- Counts expired leases; an expired task has token 0. Encodes an event, which the caller appends:
+-- "kind token attempt outcome capacity time member". Outcome 0 is none; an
 -- empty capacity means that the event has none.
 local function pool_event(kind, token, attempt, member, now, outcome, capacity)
   if kind == POOL_EVENT_EXPIRED and token ~= 0 then

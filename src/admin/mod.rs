@@ -8,4 +8,4 @@ pub mod reload;
 mod running;
 pub mod status;
 
-pub use running::{RunningServer, Sources};
+pub use running::{RunningServer, ServerSources};

@@ -29,12 +29,12 @@ pub struct RunningServer {
     engine: Arc<Engine>,
     started: Instant,
     draining: AtomicBool,
-    sources: Sources,
+    sources: ServerSources,
 }
 
 /// What a server tells the admin pages about itself.
 #[derive(Debug)]
-pub struct Sources {
+pub struct ServerSources {
     /// Whether the server counts as ready while the store is unreachable.
     pub ready_when_degraded: bool,
     /// All RPCs.
@@ -45,7 +45,7 @@ pub struct Sources {
 
 impl RunningServer {
     /// A server that starts now.
-    pub fn new(engine: Arc<Engine>, sources: Sources) -> Arc<RunningServer> {
+    pub fn new(engine: Arc<Engine>, sources: ServerSources) -> Arc<RunningServer> {
         let (started, draining) = (monotonic(), AtomicBool::new(false));
         Arc::new(RunningServer { engine, started, draining, sources })
     }

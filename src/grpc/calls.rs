@@ -1,50 +1,42 @@
 //! The RPCs of a server, in the order of their counters.
 
+use std::sync::LazyLock;
+
 use tonic::Status;
 
+use super::access;
 use crate::decision::metrics::{CountedCall, METHODS_MAX, RpcLabels};
 
-macro_rules! rpcs {
-    ($($service:literal { $($method:literal $kind:literal),* $(,)? })*) => {
-        /// All RPCs; the first entry stands for paths that no service has.
-        pub const RPCS: &[RpcLabels] = &[
-            RpcLabels { path: "", service: "unknown", method: "unknown", kind: "unary" },
-            $($(RpcLabels {
-                path: concat!("/", $service, "/", $method),
-                service: $service,
-                method: $method,
-                kind: $kind,
-            },)*)*
-        ];
-    };
+/// The RPCs of health and reflection: service, method and kind.
+const OTHERS: [(&str, &str, &str); 5] = [
+    ("grpc.health.v1.Health", "Check", "unary"),
+    ("grpc.health.v1.Health", "List", "unary"),
+    ("grpc.health.v1.Health", "Watch", "server_stream"),
+    ("grpc.reflection.v1.ServerReflection", "ServerReflectionInfo", "bidi_stream"),
+    ("grpc.reflection.v1alpha.ServerReflection", "ServerReflectionInfo", "bidi_stream"),
+];
+
+static RPCS: LazyLock<Vec<RpcLabels>> = LazyLock::new(|| {
+    let ours = access::rpcs().map(|rpc| {
+        // The service `admission` is `AdmissionService`.
+        let (first, rest) = rpc.service.name().split_at(1);
+        let service = format!("tollgate.v1.{}{rest}Service", first.to_uppercase());
+        let kind = if rpc.is_watch() { "server_stream" } else { "unary" };
+        labels(service.leak(), rpc.name, kind)
+    });
+    let others = OTHERS.into_iter().map(|(service, method, kind)| labels(service, method, kind));
+    let unknown = RpcLabels { path: "", service: "unknown", method: "unknown", kind: "unary" };
+    [unknown].into_iter().chain(ours).chain(others).take(METHODS_MAX).collect()
+});
+
+fn labels(service: &'static str, method: &'static str, kind: &'static str) -> RpcLabels {
+    RpcLabels { path: format!("/{service}/{method}").leak(), service, method, kind }
 }
 
-rpcs! {
-    "tollgate.v1.AdmissionService" {
-        "AdmitTask" "unary", "CompleteTask" "unary", "RenewTask" "unary", "EnqueueTasks" "unary",
-        "CancelTask" "unary", "GetPool" "unary", "ListPools" "unary", "ListLeases" "unary",
-        "ListTasks" "unary", "WatchPool" "server_stream", "ConfigurePool" "unary",
-        "EvictTask" "unary",
-    }
-    "tollgate.v1.RateService" {
-        "CheckRate" "unary", "CheckRates" "unary", "ListBans" "unary", "ListPolicies" "unary",
-        "WatchRates" "server_stream", "ResetRate" "unary", "Ban" "unary", "Unban" "unary",
-    }
-    "tollgate.v1.SequenceService" { "NextSequence" "unary", "GetSequence" "unary" }
-    "tollgate.v1.LockService" {
-        "AcquireLock" "unary", "RenewLock" "unary", "ReleaseLock" "unary", "GetLock" "unary",
-    }
-    "tollgate.v1.StockService" {
-        "ReserveStock" "unary", "ConfirmReservation" "unary", "CancelReservation" "unary",
-        "GetStock" "unary", "SetStock" "unary", "AddStock" "unary",
-    }
-    "tollgate.v1.AdminService" { "GetStatus" "unary", "ReloadConfig" "unary" }
-    "grpc.health.v1.Health" { "Check" "unary", "List" "unary", "Watch" "server_stream" }
-    "grpc.reflection.v1.ServerReflection" { "ServerReflectionInfo" "bidi_stream" }
-    "grpc.reflection.v1alpha.ServerReflection" { "ServerReflectionInfo" "bidi_stream" }
+/// All RPCs; the first entry stands for paths that no service has.
+pub fn rpcs() -> &'static [RpcLabels] {
+    &RPCS
 }
-
-const _: () = assert!(RPCS.len() <= METHODS_MAX, "METHODS_MAX is too small");
 
 /// Counts the start of a call with this URL path.
 pub(super) fn start(path: &str) -> CountedCall {
@@ -58,27 +50,17 @@ pub(super) fn refused(call: CountedCall, status: &Status) {
 
 #[cfg(test)]
 mod tests {
-    use prost::Message;
-    use prost_types::FileDescriptorSet;
+    use super::*;
 
-    use super::{super::reflection::DESCRIPTORS, *};
-
+    /// The tables of `access` are compared with the proto files.
     #[test]
-    fn every_rpc_has_counters_and_every_counter_an_rpc() {
-        let set = FileDescriptorSet::decode(DESCRIPTORS).unwrap();
-        let files = set.file.iter().filter(|file| file.package() == "tollgate.v1");
-        let services: Vec<_> = files.flat_map(|file| &file.service).collect();
-        let ours = RPCS.iter().filter(|rpc| rpc.service.starts_with("tollgate."));
-        assert_eq!(
-            ours.count(),
-            services.iter().map(|service| service.method.len()).sum::<usize>()
-        );
-        for service in services {
-            for method in &service.method {
-                let path = format!("/tollgate.v1.{}/{}", service.name(), method.name());
-                let rpc = RPCS.iter().find(|rpc| rpc.path == path).expect(&path);
-                assert_eq!(rpc.kind == "server_stream", method.server_streaming(), "{path}");
-            }
+    fn every_rpc_has_a_counter_of_its_own() {
+        assert_eq!(rpcs().len(), 1 + access::rpcs().count() + OTHERS.len());
+        for (number, rpc) in rpcs().iter().enumerate() {
+            assert_eq!(rpcs().iter().position(|other| other.path == rpc.path), Some(number));
         }
+        let watch = rpcs().iter().find(|rpc| rpc.method == "WatchPool").unwrap();
+        assert_eq!(watch.path, "/tollgate.v1.AdmissionService/WatchPool");
+        assert_eq!(watch.kind, "server_stream");
     }
 }

@@ -44,7 +44,7 @@ mod stock;
 
 pub use admin::AdminHandlers;
 pub use admission::AdmissionHandlers;
-pub use calls::RPCS;
+pub use calls::rpcs;
 pub use fast_path::{AnswerBody, FRAME_BYTES_MAX};
 pub use held::{ConnectionBudget, OpenStream, poll_stream};
 pub use identity::CertificateNames;

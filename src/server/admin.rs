@@ -21,11 +21,11 @@ use tokio::{
 
 use crate::{
     admin::{
-        RunningServer, Sources,
+        RunningServer, ServerSources,
         metrics::{CONTENT_TYPE as METRICS, PoolMetrics},
     },
     decision::names::{Name, Namespace},
-    grpc::{CurrentRules, RPCS, Routes, access::Access},
+    grpc::{CurrentRules, Routes, access::Access, rpcs},
 };
 
 /// The most connections; further ones are closed at once.
@@ -58,8 +58,8 @@ pub struct Admin {
 
 impl Admin {
     /// What the pages show of the server.
-    pub(super) fn sources(&self, connections: (Arc<Semaphore>, usize)) -> Sources {
-        Sources { ready_when_degraded: self.ready_when_degraded, rpcs: RPCS, connections }
+    pub(super) fn sources(&self, connections: (Arc<Semaphore>, usize)) -> ServerSources {
+        ServerSources { ready_when_degraded: self.ready_when_degraded, rpcs: rpcs(), connections }
     }
 
     /// The pools with series. Fails if a glob is invalid.
@@ -84,14 +84,14 @@ impl Admin {
         let Some(listener) = self.listener else { return pending().await };
         let is_loopback = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
         let access = (!is_loopback).then_some(access);
-        let pages = Pages { server, pools, access, has_metrics: self.has_metrics };
+        let pages = AdminPages { server, pools, access, has_metrics: self.has_metrics };
         accept(&listener, Arc::new(pages)).await;
     }
 }
 
 /// The pages, and who may read them.
 #[derive(Debug)]
-struct Pages {
+struct AdminPages {
     server: Arc<RunningServer>,
     pools: PoolMetrics,
     /// Checks tokens; `None` on a loopback address.
@@ -100,10 +100,10 @@ struct Pages {
 }
 
 /// An answer before it is framed.
-type Page = (StatusCode, &'static str, String);
+type AdminPage = (StatusCode, &'static str, String);
 
 /// Accepts connections. Never completes.
-async fn accept(listener: &TcpListener, pages: Arc<Pages>) {
+async fn accept(listener: &TcpListener, pages: Arc<AdminPages>) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let Ok((stream, _)) = listener.accept().await else {
@@ -121,7 +121,7 @@ async fn accept(listener: &TcpListener, pages: Arc<Pages>) {
 }
 
 /// Serves one request.
-async fn connection(stream: TcpStream, pages: Arc<Pages>) {
+async fn connection(stream: TcpStream, pages: Arc<AdminPages>) {
     let service = service_fn(move |request| {
         let pages = pages.clone();
         async move { Ok::<_, Infallible>(framed(pages.answer(&request).await)) }
@@ -137,8 +137,8 @@ async fn connection(stream: TcpStream, pages: Arc<Pages>) {
     }
 }
 
-impl Pages {
-    async fn answer(&self, request: &Request<Incoming>) -> Page {
+impl AdminPages {
+    async fn answer(&self, request: &Request<Incoming>) -> AdminPage {
         if ![Method::GET, Method::HEAD].contains(request.method()) {
             return text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are served\n");
         }
@@ -179,16 +179,16 @@ impl Pages {
     }
 }
 
-fn text(status: StatusCode, text: &str) -> Page {
+fn text(status: StatusCode, text: &str) -> AdminPage {
     (status, TEXT, text.to_owned())
 }
 
-fn failed(error: &dyn std::error::Error) -> Page {
+fn failed(error: &dyn std::error::Error) -> AdminPage {
     text(StatusCode::INTERNAL_SERVER_ERROR, &format!("the page cannot be written: {error}\n"))
 }
 
 /// Frames an answer.
-fn framed((status, content_type, body): Page) -> Response<String> {
+fn framed((status, content_type, body): AdminPage) -> Response<String> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     let headers = response.headers_mut();

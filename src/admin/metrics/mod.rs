@@ -13,17 +13,19 @@ use tokio::task::spawn_blocking;
 
 pub use page::CONTENT_TYPE;
 pub use pools::{PoolMetrics, SERIES_MAX};
-pub use table::{Kind, METRICS, Metric};
+pub use table::{METRICS, Metric, MetricKind};
 
 use crate::{
     decision::{
         budget,
-        metrics::{CODE_NAMES, Durations, RpcLabels, Sizes, StoreFailure, Totals, configuration},
+        metrics::{
+            CODE_NAMES, CellTotals, Durations, RpcLabels, Sizes, StoreFailure, configuration,
+        },
         script,
     },
     engine::{Engine, StoreState, counted_verbs},
 };
-use page::{Labels, Page, Value};
+use page::{Labels, MetricsPage, SeriesValue};
 use table as t;
 
 /// What a scrape reads.
@@ -42,7 +44,7 @@ pub struct Scrape<'a> {
 impl Scrape<'_> {
     /// Collects all metrics, as OpenMetrics text.
     pub async fn text(self) -> Result<String, fmt::Error> {
-        let (mut page, totals) = (Page::default(), Totals::now());
+        let (mut page, totals) = (MetricsPage::default(), CellTotals::now());
         calls(&mut page, &totals, self.rpcs);
         decisions(&mut page, &totals);
         self.waiting(&mut page, &totals);
@@ -54,39 +56,39 @@ impl Scrape<'_> {
         spawn_blocking(|| page.text()).await.unwrap_or(Err(fmt::Error))
     }
 
-    fn waiting(&self, page: &mut Page, totals: &Totals) {
+    fn waiting(&self, page: &mut MetricsPage, totals: &CellTotals) {
         let hub = self.engine.hub();
         page.gauge(t::WAITERS, hub.calls() as f64);
         page.gauge(t::WATCHERS, hub.watching() as f64);
-        let waits = Durations::total(totals.each().map(|cells| &cells.waits));
-        page.add_one(t::WAIT_SECONDS, Value::Histogram(waits));
+        let waits = Durations::total(&totals.each().map(|cells| &cells.waits));
+        page.add_one(t::WAIT_SECONDS, SeriesValue::Histogram(waits));
     }
 
-    fn store(&self, page: &mut Page, totals: &Totals) {
+    fn store(&self, page: &mut MetricsPage, totals: &CellTotals) {
         let is_up = *self.engine.state().borrow() == StoreState::Up;
         page.gauge(t::STORE_UP, f64::from(u8::from(is_up)));
         let failures = StoreFailure::ALL.map(|(kind, name)| {
             let count = totals.of(|cells| &cells.store_failures[kind as usize]);
-            (vec![name.into()], Value::Count(count))
+            (vec![name.into()], SeriesValue::Count(count))
         });
         page.add(t::STORE_ERRORS, failures);
         if self.engine.is_remote() {
-            let round_trips = Durations::total(totals.each().map(|cells| &cells.round_trips));
-            page.add_one(t::STORE_ROUND_TRIP_SECONDS, Value::Histogram(round_trips));
-            let sizes = Sizes::total(totals.each().map(|cells| &cells.batches));
-            page.add_one(t::STORE_BATCH_SIZE, Value::Histogram(sizes));
+            let round_trips = Durations::total(&totals.each().map(|cells| &cells.round_trips));
+            page.add_one(t::STORE_ROUND_TRIP_SECONDS, SeriesValue::Histogram(round_trips));
+            let sizes = Sizes::total(&totals.each().map(|cells| &cells.batches));
+            page.add_one(t::STORE_BATCH_SIZE, SeriesValue::Histogram(sizes));
             page.count(t::STORE_FAILOVERS, totals.of(|cells| &cells.failovers));
         }
         if let Some((bytes, waiting)) = self.engine.data_usage() {
-            let syncs = Durations::total(totals.each().map(|cells| &cells.syncs));
-            page.add_one(t::DATA_SYNC_SECONDS, Value::Histogram(syncs));
+            let syncs = Durations::total(&totals.each().map(|cells| &cells.syncs));
+            page.add_one(t::DATA_SYNC_SECONDS, SeriesValue::Histogram(syncs));
             page.gauge(t::DATA_BYTES, bytes as f64);
             page.gauge(t::DATA_JOURNAL_WAITING, waiting as f64);
         }
     }
 
-    fn process(&self, page: &mut Page) {
-        let limits = budget::counts().map(|(limit, count)| (one(limit), Value::Count(count)));
+    fn process(&self, page: &mut MetricsPage) {
+        let limits = budget::counts().map(|(limit, count)| (one(limit), SeriesValue::Count(count)));
         page.add(t::LIMITS_REACHED, limits);
         if let Some(memory) = memory_stats::memory_stats() {
             page.gauge(t::MEMORY_BYTES, memory.physical_mem as f64);
@@ -95,7 +97,7 @@ impl Scrape<'_> {
         if let Some(expiry) = configuration::certificate_expiry() {
             page.gauge(t::TLS_EXPIRY, expiry as f64);
         }
-        page.add(t::BUILD, [(one(env!("CARGO_PKG_VERSION")), Value::Info)]);
+        page.add(t::BUILD, [(one(env!("CARGO_PKG_VERSION")), SeriesValue::Info)]);
     }
 }
 
@@ -104,12 +106,12 @@ fn one(label: &'static str) -> Labels {
 }
 
 /// Calls, by RPC. An RPC without calls has only the count of started ones.
-fn calls(page: &mut Page, totals: &Totals, rpcs: &[RpcLabels]) {
+fn calls(page: &mut MetricsPage, totals: &CellTotals, rpcs: &[RpcLabels]) {
     let labels = |rpc: &RpcLabels| -> Labels {
         vec![rpc.kind.into(), rpc.service.into(), rpc.method.into()]
     };
     let started = rpcs.iter().enumerate().map(|(rpc, names)| {
-        (labels(names), Value::Count(totals.of(|cells| &cells.calls[rpc].started)))
+        (labels(names), SeriesValue::Count(totals.of(|cells| &cells.calls[rpc].started)))
     });
     page.add(t::CALLS_STARTED, started);
     let mut handled = Vec::new();
@@ -120,12 +122,12 @@ fn calls(page: &mut Page, totals: &Totals, rpcs: &[RpcLabels]) {
             if count > 0 {
                 let mut labels = labels(names);
                 labels.push((*name).into());
-                handled.push((labels, Value::Count(count)));
+                handled.push((labels, SeriesValue::Count(count)));
             }
         }
-        let durations = Durations::total(totals.each().map(|cells| &cells.calls[rpc].durations));
+        let durations = Durations::total(&totals.each().map(|cells| &cells.calls[rpc].durations));
         if durations.count > 0 {
-            seconds.push((labels(names), Value::Histogram(durations)));
+            seconds.push((labels(names), SeriesValue::Histogram(durations)));
         }
     }
     page.add(t::CALLS_HANDLED, handled);
@@ -133,7 +135,7 @@ fn calls(page: &mut Page, totals: &Totals, rpcs: &[RpcLabels]) {
 }
 
 /// Decisions, by outcome, with zeros.
-fn decisions(page: &mut Page, totals: &Totals) {
+fn decisions(page: &mut MetricsPage, totals: &CellTotals) {
     let (mut rows, mut late) = (Vec::new(), 0);
     for verb in counted_verbs() {
         let (capability, name) = verb.script.name.split_once('/').unwrap_or_default();
@@ -144,25 +146,25 @@ fn decisions(page: &mut Page, totals: &Totals) {
             }
             rows.push((
                 vec![capability.into(), name.into(), (*outcome).into()],
-                Value::Count(count),
+                SeriesValue::Count(count),
             ));
         }
     }
     page.add(t::DECISIONS, rows);
     page.count(t::DENIAL_CACHE_ANSWERS, totals.of(|cells| &cells.cached));
-    let refused = Value::Count(totals.of(|cells| &cells.fallback_refusals));
-    let shares = Value::Count(totals.of(|cells| &cells.fallback_shares));
+    let refused = SeriesValue::Count(totals.of(|cells| &cells.fallback_refusals));
+    let shares = SeriesValue::Count(totals.of(|cells| &cells.fallback_shares));
     page.add(t::FALLBACK_ANSWERS, [(one("refused"), refused), (one("share"), shares)]);
     page.count(t::LEASES_EXPIRED, totals.of(|cells| &cells.expired_leases));
     page.count(t::LATE_RESULTS, late);
 }
 
 /// The configuration in use.
-fn configured(page: &mut Page) {
+fn configured(page: &mut MetricsPage) {
     let configuration = configuration::current();
     let is_success = configuration.failure.is_none();
     page.gauge(t::CONFIG_SUCCESS, f64::from(u8::from(is_success)));
     let loaded = configuration.loaded.map_or(0.0, |time| time.0 as f64 / 1e6);
     page.gauge(t::CONFIG_TIME, loaded);
-    page.add(t::CONFIG, [(vec![configuration.hash.into()], Value::Info)]);
+    page.add(t::CONFIG, [(vec![configuration.hash.into()], SeriesValue::Info)]);
 }

@@ -9,7 +9,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::table::{Kind, Metric};
+use super::table::{Metric, MetricKind};
 use crate::decision::metrics::Histogram;
 
 /// The content type of the page.
@@ -17,7 +17,7 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 
 /// The value of a series.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value {
+pub(super) enum SeriesValue {
     /// Of a counter.
     Count(u64),
     /// Of a gauge.
@@ -35,36 +35,36 @@ pub(super) type Labels = Vec<Cow<'static, str>>;
 #[derive(Debug)]
 struct Family {
     metric: Metric,
-    series: Vec<(Labels, Value)>,
+    series: Vec<(Labels, SeriesValue)>,
 }
 
 /// A page, built family by family.
 #[derive(Debug, Default)]
-pub(super) struct Page(Vec<Family>);
+pub(super) struct MetricsPage(Vec<Family>);
 
-impl Page {
+impl MetricsPage {
     /// Adds a metric with its series.
     pub(super) fn add(
         &mut self,
         metric: Metric,
-        series: impl IntoIterator<Item = (Labels, Value)>,
+        series: impl IntoIterator<Item = (Labels, SeriesValue)>,
     ) {
         self.0.push(Family { metric, series: series.into_iter().collect() });
     }
 
     /// Adds a metric without labels.
-    pub(super) fn add_one(&mut self, metric: Metric, value: Value) {
+    pub(super) fn add_one(&mut self, metric: Metric, value: SeriesValue) {
         self.add(metric, [(Labels::new(), value)]);
     }
 
     /// Adds a counter without labels.
     pub(super) fn count(&mut self, metric: Metric, count: u64) {
-        self.add_one(metric, Value::Count(count));
+        self.add_one(metric, SeriesValue::Count(count));
     }
 
     /// Adds a gauge without labels.
     pub(super) fn gauge(&mut self, metric: Metric, value: f64) {
-        self.add_one(metric, Value::Gauge(value));
+        self.add_one(metric, SeriesValue::Gauge(value));
     }
 
     /// The text of the page.
@@ -76,23 +76,23 @@ impl Page {
     }
 }
 
-impl Collector for Page {
+impl Collector for MetricsPage {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         for Family { metric, series } in &self.0 {
             let Metric { name, kind, labels, help } = metric;
             let name = name.strip_suffix(kind.suffix()).unwrap_or(name);
             let kind = match kind {
-                Kind::Counter => MetricType::Counter,
-                Kind::Gauge => MetricType::Gauge,
-                Kind::Histogram => MetricType::Histogram,
-                Kind::Info => MetricType::Info,
+                MetricKind::Counter => MetricType::Counter,
+                MetricKind::Gauge => MetricType::Gauge,
+                MetricKind::Histogram => MetricType::Histogram,
+                MetricKind::Info => MetricType::Info,
             };
             let mut family = encoder.encode_descriptor(name, help, None, kind)?;
             for (values, value) in series {
                 let labels: Vec<(&str, &str)> =
                     labels.iter().copied().zip(values.iter().map(|value| &**value)).collect();
                 match value {
-                    Value::Info => family.encode_info(&labels)?,
+                    SeriesValue::Info => family.encode_info(&labels)?,
                     value if labels.is_empty() => write(&mut family, value)?,
                     value => write(&mut family.encode_family(&labels)?, value)?,
                 }
@@ -103,13 +103,13 @@ impl Collector for Page {
 }
 
 /// Writes a value.
-fn write(encoder: &mut MetricEncoder<'_>, value: &Value) -> fmt::Result {
+fn write(encoder: &mut MetricEncoder<'_>, value: &SeriesValue) -> fmt::Result {
     match value {
-        Value::Count(count) => encoder.encode_counter::<NoLabelSet, u64, f64>(count, None),
-        Value::Gauge(value) => encoder.encode_gauge(value),
-        Value::Histogram(Histogram { sum, count, buckets }) => {
+        SeriesValue::Count(count) => encoder.encode_counter::<NoLabelSet, u64, f64>(count, None),
+        SeriesValue::Gauge(value) => encoder.encode_gauge(value),
+        SeriesValue::Histogram(Histogram { sum, count, buckets }) => {
             encoder.encode_histogram::<NoLabelSet>(*sum, *count, buckets, None)
         }
-        Value::Info => Ok(()),
+        SeriesValue::Info => Ok(()),
     }
 }

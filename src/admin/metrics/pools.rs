@@ -12,7 +12,7 @@ use std::{
 use tokio::sync::Mutex;
 
 use super::{
-    page::{Labels, Page, Value},
+    page::{Labels, MetricsPage, SeriesValue},
     table::{DROPPED_SERIES, POOL_CAPACITY, POOL_IN_USE, POOL_QUEUED, POOL_REFUSED},
 };
 use crate::{
@@ -83,17 +83,17 @@ impl PoolMetrics {
     }
 
     /// Adds the series. Without a reachable store there are none.
-    pub(super) async fn add(&self, page: &mut Page, engine: &Engine) {
+    pub(super) async fn add(&self, page: &mut MetricsPage, engine: &Engine) {
         let series = self.current(engine).await;
-        let rows = |value: &dyn Fn(&Name, &PoolView) -> Value| -> Vec<(Labels, Value)> {
+        let rows = |value: &dyn Fn(&Name, &PoolView) -> SeriesValue| -> Vec<(Labels, SeriesValue)> {
             let pools = series.pools.iter();
             pools.map(|(name, view)| (labels(name), value(name, view))).collect()
         };
-        let gauge = |number: u64| Value::Gauge(number as f64);
+        let gauge = |number: u64| SeriesValue::Gauge(number as f64);
         page.add(POOL_IN_USE, rows(&|_, view| gauge(view.usage.in_use.into())));
         page.add(POOL_CAPACITY, rows(&|_, view| gauge(view.usage.capacity.into())));
         page.add(POOL_QUEUED, rows(&|_, view| gauge(view.queued)));
-        page.add(POOL_REFUSED, rows(&|name, _| Value::Count((self.refused)(name))));
+        page.add(POOL_REFUSED, rows(&|name, _| SeriesValue::Count((self.refused)(name))));
         page.gauge(DROPPED_SERIES, series.dropped as f64);
     }
 

@@ -3,7 +3,7 @@
 
 /// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// Grows; starts at 0 with the process.
     Counter,
     /// Goes up and down.
@@ -14,23 +14,23 @@ pub enum Kind {
     Info,
 }
 
-impl Kind {
+impl MetricKind {
     /// The name of the type in the text format.
     pub const fn name(self) -> &'static str {
         match self {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-            Kind::Info => "info",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
+            MetricKind::Info => "info",
         }
     }
 
     /// The end of the metric's name, which the text format adds to the name of the family.
     pub const fn suffix(self) -> &'static str {
         match self {
-            Kind::Counter => "_total",
-            Kind::Info => "_info",
-            Kind::Gauge | Kind::Histogram => "",
+            MetricKind::Counter => "_total",
+            MetricKind::Info => "_info",
+            MetricKind::Gauge | MetricKind::Histogram => "",
         }
     }
 }
@@ -41,7 +41,7 @@ pub struct Metric {
     /// The name, with its suffix.
     pub name: &'static str,
     /// The type.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// The names of the labels.
     pub labels: &'static [&'static str],
     /// What it counts or measures.
@@ -54,7 +54,7 @@ macro_rules! metrics {
             #[doc = $help]
             pub(super) const $constant: Metric = Metric {
                 name: $name,
-                kind: Kind::$kind,
+                kind: MetricKind::$kind,
                 labels: &[$($label),*],
                 help: $help,
             };

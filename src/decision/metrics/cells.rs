@@ -8,7 +8,7 @@ use std::cell::Cell;
 
 use parking_lot::Mutex;
 
-use super::{CODES, Counter, Durations, Sizes};
+use super::{CODES, Durations, Sizes, ThreadCounter};
 
 /// The most RPCs that are counted separately.
 pub const METHODS_MAX: usize = 64;
@@ -21,11 +21,21 @@ pub const OUTCOMES_MAX: usize = 8;
 #[derive(Debug)]
 pub struct CallCells {
     /// Calls whose headers were read.
-    pub started: Counter,
+    pub started: ThreadCounter,
     /// Finished calls, by status code.
-    pub handled: [Counter; CODES],
+    pub handled: [ThreadCounter; CODES],
     /// From the headers to the status.
     pub durations: Durations,
+}
+
+impl CallCells {
+    const fn new() -> CallCells {
+        CallCells {
+            started: ThreadCounter::new(),
+            handled: [const { ThreadCounter::new() }; CODES],
+            durations: Durations::new(),
+        }
+    }
 }
 
 /// Why the store did not execute a decision.
@@ -58,48 +68,43 @@ pub struct Cells {
     /// The calls of each RPC.
     pub calls: [CallCells; METHODS_MAX],
     /// The outcomes of each verb, by the position of its script.
-    pub decisions: [[Counter; OUTCOMES_MAX]; SCRIPTS_MAX],
+    pub decisions: [[ThreadCounter; OUTCOMES_MAX]; SCRIPTS_MAX],
     /// Answers of the denial cache.
-    pub cached: Counter,
+    pub cached: ThreadCounter,
     /// Refusals of the fallback.
-    pub fallback_refusals: Counter,
+    pub fallback_refusals: ThreadCounter,
     /// Decisions of the fallback on this server's share.
-    pub fallback_shares: Counter,
+    pub fallback_shares: ThreadCounter,
     /// The time that calls have waited in queues.
     pub waits: Durations,
     /// Leases of pools that expired.
-    pub expired_leases: Counter,
+    pub expired_leases: ThreadCounter,
     /// The round trips of script calls.
     pub round_trips: Durations,
     /// The number of decisions of each round trip.
     pub batches: Sizes,
     /// Decisions that the store did not execute, by [`StoreFailure`].
-    pub store_failures: [Counter; StoreFailure::ALL.len()],
+    pub store_failures: [ThreadCounter; StoreFailure::ALL.len()],
     /// Changes of the primary.
-    pub failovers: Counter,
+    pub failovers: ThreadCounter,
     /// Writes to the disk of the data directory.
     pub syncs: Durations,
 }
 
 impl Cells {
     const fn new() -> Cells {
-        const CALLS: CallCells = CallCells {
-            started: Counter::new(),
-            handled: [const { Counter::new() }; CODES],
-            durations: Durations::new(),
-        };
         Cells {
-            calls: [CALLS; METHODS_MAX],
-            decisions: [const { [const { Counter::new() }; OUTCOMES_MAX] }; SCRIPTS_MAX],
-            cached: Counter::new(),
-            fallback_refusals: Counter::new(),
-            fallback_shares: Counter::new(),
+            calls: [const { CallCells::new() }; METHODS_MAX],
+            decisions: [const { [const { ThreadCounter::new() }; OUTCOMES_MAX] }; SCRIPTS_MAX],
+            cached: ThreadCounter::new(),
+            fallback_refusals: ThreadCounter::new(),
+            fallback_shares: ThreadCounter::new(),
             waits: Durations::new(),
-            expired_leases: Counter::new(),
+            expired_leases: ThreadCounter::new(),
             round_trips: Durations::new(),
             batches: Sizes::new(),
-            store_failures: [const { Counter::new() }; StoreFailure::ALL.len()],
-            failovers: Counter::new(),
+            store_failures: [const { ThreadCounter::new() }; StoreFailure::ALL.len()],
+            failovers: ThreadCounter::new(),
             syncs: Durations::new(),
         }
     }
@@ -152,16 +157,16 @@ fn take() -> &'static Cells {
 
 /// The cells of all threads, to be summed.
 #[derive(Debug)]
-pub struct Totals(Vec<&'static Cells>);
+pub struct CellTotals(Vec<&'static Cells>);
 
-impl Totals {
+impl CellTotals {
     /// The cells as they are now. They go on counting.
-    pub fn now() -> Totals {
-        Totals(ALL.lock().0.clone())
+    pub fn now() -> CellTotals {
+        CellTotals(ALL.lock().0.clone())
     }
 
     /// The sum of a counter.
-    pub fn of(&self, counter: impl Fn(&Cells) -> &Counter) -> u64 {
+    pub fn of(&self, counter: impl Fn(&Cells) -> &ThreadCounter) -> u64 {
         self.0.iter().map(|cells| counter(cells).get()).fold(0, u64::wrapping_add)
     }
 
@@ -180,7 +185,7 @@ mod tests {
     #[test]
     fn threads_count_apart_and_are_summed() {
         let script = SCRIPTS_MAX - 1;
-        let counted = || Totals::now().of(|cells| &cells.decisions[script][0]);
+        let counted = || CellTotals::now().of(|cells| &cells.decisions[script][0]);
         let before = counted();
         let threads = (0..4).map(|_| {
             thread::spawn(move || {
@@ -203,6 +208,6 @@ mod tests {
                 .unwrap();
         }
         // Other tests run at the same time on threads of their own.
-        assert!(Totals::now().0.len() < 500, "{}", Totals::now().0.len());
+        assert!(CellTotals::now().0.len() < 500, "{}", CellTotals::now().0.len());
     }
 }

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A counter with one writer.
 #[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
+pub struct ThreadCounter(AtomicU64);
 
-impl Counter {
+impl ThreadCounter {
     /// A counter at 0.
-    pub const fn new() -> Counter {
-        Counter(AtomicU64::new(0))
+    pub const fn new() -> ThreadCounter {
+        ThreadCounter(AtomicU64::new(0))
     }
 
     /// Adds a number. Only the thread that has the cells may call it.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Counter;
+use super::ThreadCounter;
 
 /// The number of finite buckets of durations: from 50 µs to over a minute, two per doubling.
 const DURATIONS: usize = 42;
@@ -14,16 +14,16 @@ const SIZES: usize = 11;
 /// Durations, in log-linear buckets: 50, 75, 100, 150, 200, 300 µs and so on.
 #[derive(Debug)]
 pub struct Durations {
-    buckets: [Counter; DURATIONS + 1],
+    buckets: [ThreadCounter; DURATIONS + 1],
     /// In ns.
-    sum: Counter,
+    sum: ThreadCounter,
 }
 
 /// Sizes, in buckets of powers of two.
 #[derive(Debug)]
 pub struct Sizes {
-    buckets: [Counter; SIZES + 1],
-    sum: Counter,
+    buckets: [ThreadCounter; SIZES + 1],
+    sum: ThreadCounter,
 }
 
 /// A summed histogram.
@@ -37,10 +37,19 @@ pub struct Histogram {
     pub buckets: Vec<(f64, u64)>,
 }
 
+impl Default for Durations {
+    fn default() -> Durations {
+        Durations::new()
+    }
+}
+
 impl Durations {
     /// An empty histogram.
     pub const fn new() -> Durations {
-        Durations { buckets: [const { Counter::new() }; DURATIONS + 1], sum: Counter::new() }
+        Durations {
+            buckets: [const { ThreadCounter::new() }; DURATIONS + 1],
+            sum: ThreadCounter::new(),
+        }
     }
 
     /// Adds a duration. Only the thread that has the cells may call it.
@@ -52,7 +61,7 @@ impl Durations {
     }
 
     /// The sum of the histograms of all threads.
-    pub fn total<'a>(all: impl Iterator<Item = &'a Durations> + Clone) -> Histogram {
+    pub fn total<'a>(all: &(impl Iterator<Item = &'a Durations> + Clone)) -> Histogram {
         let bounds = (0..DURATIONS).map(|index| bound(index) as f64 / 1e9);
         let counts =
             |index: usize| all.clone().map(|of| of.buckets[index].get()).fold(0, u64::wrapping_add);
@@ -61,10 +70,16 @@ impl Durations {
     }
 }
 
+impl Default for Sizes {
+    fn default() -> Sizes {
+        Sizes::new()
+    }
+}
+
 impl Sizes {
     /// An empty histogram.
     pub const fn new() -> Sizes {
-        Sizes { buckets: [const { Counter::new() }; SIZES + 1], sum: Counter::new() }
+        Sizes { buckets: [const { ThreadCounter::new() }; SIZES + 1], sum: ThreadCounter::new() }
     }
 
     /// Adds a size. Only the thread that has the cells may call it.
@@ -75,7 +90,7 @@ impl Sizes {
     }
 
     /// The sum of the histograms of all threads.
-    pub fn total<'a>(all: impl Iterator<Item = &'a Sizes> + Clone) -> Histogram {
+    pub fn total<'a>(all: &(impl Iterator<Item = &'a Sizes> + Clone)) -> Histogram {
         let bounds = (0..SIZES).map(|index| (1u64 << index) as f64);
         let counts =
             |index: usize| all.clone().map(|of| of.buckets[index].get()).fold(0, u64::wrapping_add);
@@ -142,7 +157,7 @@ mod tests {
         for size in [0, 1, 2, 3, 4, 5, 1024, 1025, usize::MAX / 4] {
             sizes.observe(size);
         }
-        let counts: Vec<u64> = sizes.buckets.iter().map(Counter::get).collect();
+        let counts: Vec<u64> = sizes.buckets.iter().map(ThreadCounter::get).collect();
         assert_eq!(counts, [2, 1, 2, 1, 0, 0, 0, 0, 0, 0, 1, 2]);
     }
 }

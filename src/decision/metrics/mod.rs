@@ -1,7 +1,7 @@
 //! What a server counts about itself. The scrape of the admin listener reads it.
 //!
 //! Each thread counts in cells of its own ([`Cells`]): a load and a store, without a lock, a lookup
-//! or an atomic addition. A scrape sums the cells of all threads ([`Totals`]). The labels of a cell
+//! or an atomic addition. A scrape sums the cells of all threads ([`CellTotals`]). The labels of a cell
 //! are its position, which the code knows when it is compiled.
 //!
 //! The cells belong to the process: several servers in one process, as in tests, share them.
@@ -15,8 +15,10 @@ mod histogram;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use calls::{CODE_NAMES, CODES, CountedCall, RpcLabels};
-pub use cells::{CallCells, Cells, METHODS_MAX, OUTCOMES_MAX, SCRIPTS_MAX, StoreFailure, Totals};
-pub use counter::Counter;
+pub use cells::{
+    CallCells, CellTotals, Cells, METHODS_MAX, OUTCOMES_MAX, SCRIPTS_MAX, StoreFailure,
+};
+pub use counter::ThreadCounter;
 pub use histogram::{Durations, Histogram, Sizes};
 
 /// Whether anything is counted.

@@ -43,6 +43,7 @@ use audit::Audited;
 use callers::Caller;
 use denial::Denial;
 use rpc::Rpc;
+pub(super) use rpc::all as rpcs;
 pub(super) use watched::Watched;
 
 pub use callers::{CallerError, CallerSpec, Callers};

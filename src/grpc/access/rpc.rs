@@ -190,6 +190,23 @@ const STOCK: &[(&str, Permission)] = &[
 
 const ADMIN: &[(&str, Permission)] = &[("GetStatus", Read), ("ReloadConfig", Manage)];
 
+/// The rpcs of every service.
+const TABLES: [(Service, &[(&str, Permission)]); 6] = [
+    (Service::Admission, ADMISSION),
+    (Service::Rate, RATE),
+    (Service::Sequence, SEQUENCE),
+    (Service::Lock, LOCK),
+    (Service::Stock, STOCK),
+    (Service::Admin, ADMIN),
+];
+
+/// All rpcs.
+pub(in super::super) fn all() -> impl Iterator<Item = Rpc> {
+    TABLES.into_iter().flat_map(|(service, rpcs)| {
+        rpcs.iter().map(move |(name, permission)| Rpc { service, name, permission: *permission })
+    })
+}
+
 /// Finds the rpc of a URL path. `None` if Tollgate has no such rpc.
 pub(in super::super) fn of(path: &str) -> Option<Rpc> {
     let (service, method) = path.strip_prefix("/tollgate.v1.")?.split_once("Service/")?;

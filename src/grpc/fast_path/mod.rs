@@ -195,9 +195,7 @@ where
     let mut body = Opened::new(body, holding.clone(), T::MESSAGE_BYTES_MAX);
     let held = match quota::enter(served.service.engine(), by.method(), &head.extensions, holding) {
         Ok(held) => held,
-        Err(error) => {
-            return answered_after(head.headers, body, Status::from(error).into_http(), call);
-        }
+        Err(error) => return refused(head.headers, body, Status::from(error).into_http(), call),
     };
     let ticket = load::enter(by.method(), preamble.timeout, &head.extensions);
     let encoding = preamble.encoding;
@@ -208,14 +206,14 @@ where
         }
         if ticket.is_none() {
             load::go_first();
-            return refused(head.headers, body, call);
+            return refused(head.headers, body, load::refusal(), call);
         }
     }
     // One box holds the whole call, and no value is stored twice, because the box is allocated per
     // call.
     Box::pin(async move {
         if !ticket.is_none_or(QueuedCall::start) {
-            return refused(head.headers, body, call).await;
+            return refused(head.headers, body, load::refusal(), call).await;
         }
         if encoding == Encoding::Gzip {
             // Decompresses what it reads.
@@ -281,14 +279,9 @@ where
     })
 }
 
-/// Refuses a call that cannot be answered in time.
-fn refused(headers: HeaderMap, body: Opened, call: CountedCall) -> Answering {
-    answered_after(headers, body, load::refusal(), call)
-}
-
 /// Refuses a call with this answer. Waits for its message first: an earlier answer would reset the
 /// stream, and some clients report that as a failure.
-fn answered_after(
+fn refused(
     headers: HeaderMap,
     mut body: Opened,
     answer: Response<AnswerBody>,
