@@ -1,3 +1,6 @@
+# shellcheck shell=bash
+# tests/run.sh uses the variables:
+# shellcheck disable=SC2034
 # Redis, Redis Cluster and Sentinels for the tests; tests/run.sh sources this file.
 #
 # All processes listen on the loopback, persist nothing, and end with `stop_farm`.

