@@ -2,6 +2,7 @@
 //! tools. A test whose tool is missing passes with a message, or fails if
 //! `TOLLGATE_TEST_REQUIRE_TOOLS` is set.
 
+mod backup;
 mod chart;
 mod image;
 mod queries;
