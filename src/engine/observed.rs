@@ -13,6 +13,14 @@ impl Engine {
         }
     }
 
+    /// `memory_max` of the embedded engine, in bytes.
+    pub fn memory_max(&self) -> Option<u64> {
+        match self {
+            Engine::Embedded(engine) => engine.memory_max(),
+            Engine::Redis(_) => None,
+        }
+    }
+
     /// The size of the data directory's file, in bytes, and the number of changes that wait for the
     /// disk; `None` without a data directory.
     pub fn data_usage(&self) -> Option<(u64, u64)> {

@@ -93,6 +93,9 @@ impl Scrape<'_> {
         if let Some(memory) = memory_stats::memory_stats() {
             page.gauge(t::MEMORY_BYTES, memory.physical_mem as f64);
         }
+        if let Some(most) = self.engine.memory_max() {
+            page.gauge(t::MEMORY_MAX_BYTES, most as f64);
+        }
         page.gauge(t::CONNECTIONS, self.connections as f64);
         if let Some(expiry) = configuration::certificate_expiry() {
             page.gauge(t::TLS_EXPIRY, expiry as f64);

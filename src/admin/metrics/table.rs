@@ -108,6 +108,7 @@ metrics! {
     LIMITS_REACHED = Counter "tollgate_limits_reached_total" ["limit"]
         "How often a limit refused or ended something; docs/limits.md lists the limits.";
     MEMORY_BYTES = Gauge "tollgate_memory_bytes" [] "Resident memory of the process.";
+    MEMORY_MAX_BYTES = Gauge "tollgate_memory_max_bytes" [] "The value of memory_max, if it is set.";
     CONNECTIONS = Gauge "tollgate_connections" [] "Open gRPC connections.";
     TLS_EXPIRY = Gauge "tollgate_tls_certificate_expiry_timestamp_seconds" []
         "When the server's certificate expires, in seconds since the Unix epoch.";

@@ -30,6 +30,11 @@ impl Ceiling {
         Ceiling { most, gauge, is_reached: AtomicBool::new(false) }
     }
 
+    /// The limit in bytes.
+    pub(super) fn most(&self) -> u64 {
+        self.most
+    }
+
     /// Whether new names are refused.
     pub(super) fn is_reached(&self) -> bool {
         self.is_reached.load(Ordering::Relaxed)

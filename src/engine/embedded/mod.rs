@@ -134,6 +134,11 @@ impl Embedded {
         self
     }
 
+    /// The limit on memory in bytes, if any.
+    pub(super) fn memory_max(&self) -> Option<u64> {
+        self.ceiling.as_ref().map(Ceiling::most)
+    }
+
     /// Whether decisions about new names are refused.
     fn is_full(&self) -> bool {
         self.ceiling.as_ref().is_some_and(Ceiling::is_reached)
