@@ -109,7 +109,7 @@ fn code_with_imports(text: &str) -> String {
 #[test]
 fn dependencies_are_named_in_their_own_places() {
     // A word, and the only folders and files that may contain it.
-    let places: [(&str, &[&str]); 8] = [
+    let places: [(&str, &[&str]); 9] = [
         ("tonic::", &["src/grpc", "src/server"]),
         ("tonic_", &["src/grpc", "src/server"]),
         ("pb::", &["src/grpc", "src/server/health.rs", "src/cli"]),
@@ -117,6 +117,7 @@ fn dependencies_are_named_in_their_own_places() {
         ("redis::", &["src/engine", "src/config", "src/cli/mod.rs", "src/cli/command.rs"]),
         ("bb8", &["src/engine/redis"]),
         ("redb", &["src/engine/embedded/store"]),
+        ("opentelemetry", &["src/server/otlp"]),
         ("unsafe", &["src/server/allocator.rs"]),
     ];
     for (path, text) in files("src", "rs") {

@@ -20,7 +20,7 @@ use crate::{
         embedded::{Ceiling, Disk, Embedded, OpenError},
         redis::{Redis, unfinished_import},
     },
-    server::{self, Admin, Limits, Rules, telemetry, tls::Tls},
+    server::{self, Admin, Limits, Rules, otlp::Otlp, telemetry, tls::Tls},
 };
 
 /// Length of the accept queue: a whole fleet may reconnect at once.
@@ -48,7 +48,9 @@ pub(super) async fn serve(flags: &ServeFlags) -> Result<(), ExitCode> {
     };
     let served = Listening { choice: config.engine.clone(), listener, tls, limits };
     let admin = admin(&config.admin)?;
-    let mut rules = Rules { admin, ..config.take_rules() };
+    let otlp = config.otlp.as_ref().map(Otlp::start).transpose();
+    let otlp = otlp.map_err(|error| exit::unavailable(&error))?;
+    let mut rules = Rules { admin, otlp, ..config.take_rules() };
     let parts = LiveParts {
         engine: engine.clone(),
         rules: rules.decisions.clone(),

@@ -12,6 +12,7 @@ use super::{
     jwt::JwtSection,
     limits,
     namespace::NamespaceEntry,
+    otlp::OtlpSection,
     policy::PolicyEntry,
     pool::PoolEntry,
     redis::RedisSection,
@@ -52,6 +53,8 @@ pub(super) struct File {
     pub(super) replicas: Option<u32>,
     #[serde(default)]
     pub(super) tls: TlsSection,
+    #[serde(default)]
+    pub(super) otlp: OtlpSection,
     #[serde(default)]
     pub(super) redis: RedisSection,
     #[serde(default, deserialize_with = "limits::read")]

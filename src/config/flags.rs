@@ -77,8 +77,8 @@ pub struct ServeFlags {
     #[arg(long, value_name = "FORMAT", env = "TOLLGATE_LOG_FORMAT")]
     pub log_format: Option<LogFormat>,
 
-    /// Least severe level logged, or a filter such as `tollgate=debug`; refusals and failed calls
-    /// are logged at debug [default: info]
+    /// Least severe level logged, or a filter such as `tollgate=debug`; refusals, and calls that
+    /// fail because of their request, are logged at debug [default: info]
     #[arg(long, value_name = "LEVEL", env = "TOLLGATE_LOG_LEVEL", value_parser = log_level)]
     pub log_level: Option<String>,
 }

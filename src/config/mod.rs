@@ -15,6 +15,7 @@ mod jwt;
 mod key_set;
 mod limits;
 mod namespace;
+mod otlp;
 mod policy;
 mod pool;
 mod redis;
@@ -52,7 +53,7 @@ use crate::{
         CurrentRules, DecisionRules,
         access::{Access, Callers, Reflection},
     },
-    server::Rules,
+    server::{Rules, otlp::OtlpOptions},
 };
 
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 50051);
@@ -89,6 +90,8 @@ pub struct Config {
     pub servers: u32,
     /// The rules of pools, rates and sequences.
     pub decisions: DecisionRules,
+    /// Export of spans; `None` for no spans.
+    pub otlp: Option<OtlpOptions>,
     /// The callers and their rights; `None` if everybody may do everything.
     pub callers: Option<Callers>,
     /// Who may use reflection; `None` for the default.
@@ -150,6 +153,7 @@ impl Config {
             callers.is_some(),
         )?;
         let namespaces = namespace::rules(&file.namespace).map_err(ConfigError::new)?;
+        let otlp = file.otlp.options().map_err(ConfigError::new)?;
         let engine = flags.engine.clone().or(file.engine);
         let is_redis = engine.as_deref().is_some_and(|engine| engine != "embedded");
         let servers = if is_redis { file.replicas.unwrap_or(1) } else { 1 };
@@ -192,6 +196,7 @@ impl Config {
             namespaces,
             servers,
             decisions,
+            otlp,
             callers,
             reflection: file.reflection.map(Reflection::from),
         })
@@ -288,6 +293,7 @@ fn build(file: File, keys: KeySet<'_>) -> Result<Read, String> {
     let pools = Catalog::new(&pools).map_err(|error| format!("pool: not a glob: {error}"))?;
     file.metrics.check()?;
     namespace::rules(&file.namespace)?;
+    file.otlp.options()?;
     let policies = policy::policies(&file.policy)?;
     let sequences = sequence::sequences(&file.sequence)?;
     let callers = caller::callers(&file.caller, file.jwt.as_ref(), keys)?;

@@ -15,8 +15,8 @@
 //! - [`denial`]: which refusals a server may cache. [`fallback`]: answers while the store is
 //!   unreachable. [`acknowledgement`]: how many replicas must have a write.
 //! - [`persistence`]: entries of a data directory. [`export`]: lines of an export file.
-//! - [`budget`]: limits on what callers can make the server hold.
-//! - [`metrics`]: what a server counts about itself.
+//! - [`budget`]: limits on what callers can make the server hold. `line_pace`: limits on log lines.
+//! - [`metrics`]: what a server counts about itself. [`spans`]: traces of sampled calls.
 //! - `incremental_map` (a hash map that resizes in steps), `globs` and `text` are utilities.
 
 pub mod acknowledgement;
@@ -34,6 +34,7 @@ pub(crate) mod globs;
 mod holds;
 pub(crate) mod incremental_map;
 pub mod lease;
+pub(crate) mod line_pace;
 pub mod metrics;
 pub mod names;
 mod optional;
@@ -42,6 +43,7 @@ pub mod persistence;
 pub(crate) mod replay_cache;
 mod reply;
 pub mod script;
+pub mod spans;
 pub mod stages;
 pub(crate) mod text;
 pub mod time;

@@ -1,6 +1,6 @@
 //! Event streams and their start cursors.
 
-use std::pin::Pin;
+use std::{pin::Pin, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
@@ -8,23 +8,38 @@ use tonic::Status;
 
 use super::{access::Watched, fields::Fields};
 use crate::{
-    decision::names::{Name, Namespace},
+    decision::{
+        error::Error,
+        line_pace::LinePace,
+        names::{Name, Namespace},
+    },
     engine::feed::{Start, Topic, Watcher},
 };
 
 /// Ends the namespace in a cursor. Neither namespaces nor cursors contain it.
 const SLASH: u8 = b'/';
 
+/// Limits the lines about failed streams: a caller can repeat them.
+static FAILED: LinePace = LinePace::new(5, Duration::from_secs(10));
+
 /// The response of a watch call.
 pub(super) type Events<M> = Pin<Box<dyn Stream<Item = Result<M, Status>> + Send>>;
 
 /// Converts a watcher to a response stream, which ends with the right to it.
 pub(super) fn of<T: Topic>(watcher: Watcher<T>, right: Option<Watched>) -> Events<T::Message> {
-    let events = watcher.into_stream().map(|told| told.map_err(Status::from));
+    let events = watcher.into_stream().map(|told| told.map_err(failed));
     match right {
         None => Box::pin(events),
         Some(right) => Box::pin(right.guard(events)),
     }
+}
+
+/// The status of a stream that has failed; logs it.
+fn failed(error: Error) -> Status {
+    if let Some(suppressed) = FAILED.due() {
+        tracing::debug!(%error, suppressed, "a stream of events has failed");
+    }
+    error.into()
 }
 
 /// Returns a cursor of a topic for callers. It carries the namespace of the topic:

@@ -23,6 +23,7 @@ mod convert;
 mod deadline;
 mod elements;
 mod events;
+mod failed;
 mod fast_path;
 mod fields;
 #[cfg(any(test, fuzzing))]
@@ -41,6 +42,8 @@ pub(crate) mod scope;
 mod sequence;
 mod status;
 mod stock;
+mod traced;
+mod traces;
 
 pub use admin::AdminHandlers;
 pub use admission::AdmissionHandlers;
@@ -55,6 +58,7 @@ pub use routes::{ConnectionServices, Routes};
 pub use rules::{CurrentRules, DecisionRules};
 pub use sequence::SequenceHandlers;
 pub use stock::StockHandlers;
+pub use traces::Tracer;
 
 /// The names of the services, as in health checks.
 pub(crate) const SERVICES: [&str; 6] = [

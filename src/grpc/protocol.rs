@@ -1,6 +1,6 @@
 //! Refuses calls that are not gRPC before anything is executed.
 
-use std::time::Duration;
+use std::{cell::RefCell, time::Duration};
 
 use hyper::{
     Method, Request, Response, StatusCode,
@@ -8,7 +8,7 @@ use hyper::{
 };
 use tonic::Status;
 
-use super::{deadline, fast_path::AnswerBody, status};
+use super::{deadline, fast_path::AnswerBody, scope::Origin, status};
 use crate::decision::text;
 
 const GRPC: &str = "application/grpc";
@@ -20,12 +20,14 @@ const POST: HeaderValue = HeaderValue::from_static("POST");
 /// Maximum number of bytes of a caller's value that an error repeats.
 const REPEATED_MAX: usize = 128;
 
-/// The request headers of a call that Tollgate reads.
+/// The request headers of a call that Tollgate reads, and who sent them.
 #[derive(Debug)]
 pub(super) struct Preamble {
     /// The timeout of the caller.
     pub(super) timeout: Option<Duration>,
     pub(super) encoding: Encoding,
+    /// The caller, once it is known; the call takes it.
+    pub(super) origin: RefCell<Origin>,
 }
 
 /// The encoding of the messages of a request.
@@ -75,7 +77,7 @@ pub(super) fn read<B>(request: &Request<B>) -> Result<Preamble, Box<Response<Ans
             timeout => timeout,
         },
     };
-    Ok(Preamble { timeout, encoding })
+    Ok(Preamble { timeout, encoding, origin: RefCell::default() })
 }
 
 /// Whether a content type is gRPC with protobuf messages.

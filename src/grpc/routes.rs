@@ -37,7 +37,10 @@ use super::{
     },
     protocol::{self, Preamble},
     rules::CurrentRules,
+    scope::Origin,
     status,
+    traced::TracedCall,
+    traces::{ServerSpan, Tracer},
 };
 use crate::{
     decision::{
@@ -63,6 +66,8 @@ pub struct Routes {
     others: tonic::service::Routes,
     held: Arc<ServerBudget>,
     access: Arc<Access>,
+    /// Samples calls; `None` if no spans are exported.
+    tracer: Option<Tracer>,
 }
 
 /// The services for one connection.
@@ -103,12 +108,19 @@ impl Routes {
             others: others.prepare(),
             held: Arc::new(ServerBudget::new(limits)),
             access,
+            tracer: None,
         }
     }
 
     /// Returns how many AdmitTask calls for a pool this server has answered FULL.
     pub fn refused(&self, pool: &Name) -> u64 {
         self.admission.service().refused(pool)
+    }
+
+    /// Records spans of sampled calls.
+    #[must_use]
+    pub fn with_tracer(self, tracer: Option<Tracer>) -> Routes {
+        Routes { tracer, ..self }
     }
 
     /// Returns the services for a new connection of a peer. `certificate` has the names in its
@@ -189,7 +201,22 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionServices {
     type Future = Answering;
 
     /// Always ready: there is no `poll_ready`.
-    fn call(&self, mut request: Request<Incoming>) -> Answering {
+    fn call(&self, request: Request<Incoming>) -> Answering {
+        let Some(tracer) = &self.routes.tracer else { return self.answer(request, None) };
+        match tracer.start(request.uri().path(), request.headers()) {
+            None => self.answer(request, None),
+            Some(mut span) => {
+                let _entered = span.enter();
+                let answering = self.answer(request, Some(&mut span));
+                Box::pin(TracedCall::new(span, answering))
+            }
+        }
+    }
+}
+
+impl ConnectionServices {
+    /// Answers a call; `span` is for a sampled one.
+    fn answer(&self, mut request: Request<Incoming>, span: Option<&mut ServerSpan>) -> Answering {
         let call = calls::start(request.uri().path());
         let preamble = match protocol::read(&request) {
             Ok(preamble) => preamble,
@@ -200,6 +227,9 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionServices {
             return answer(call, status::too_many_streams().into_http());
         }
         if routes.access.is_open() {
+            if let Some(span) = span {
+                span.describe(&mut request, &Origin::default());
+            }
             return self.dispatch(request, &preamble, call);
         }
         let granted = match routes.access.check(request.uri().path(), request.headers(), peer) {
@@ -215,6 +245,10 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionServices {
         if let Some(watched) = granted.watched {
             request.extensions_mut().insert(watched);
         }
+        if let Some(span) = span {
+            span.describe(&mut request, &granted.origin);
+        }
+        preamble.origin.replace(granted.origin);
         let answering = self.dispatch(request, &preamble, call);
         let Some(audited) = granted.audited else { return answering };
         Box::pin(async move {
@@ -223,9 +257,7 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionServices {
             Ok(answer)
         })
     }
-}
 
-impl ConnectionServices {
     /// Calls the service of a path.
     fn dispatch(
         &self,

@@ -32,6 +32,22 @@ impl NotedNames {
     }
 }
 
+/// The caller and the namespace of a call, for log lines and spans. Unknown without callers.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Origin(Option<Arc<Rights>>);
+
+impl Origin {
+    /// The name of the caller; empty if it is not known.
+    pub(super) fn caller(&self) -> &str {
+        self.0.as_ref().map_or("", |rights| &rights.caller)
+    }
+
+    /// The namespace of the call.
+    pub(super) fn namespace(&self) -> &Namespace {
+        self.0.as_ref().map_or(&DEFAULT, |rights| &rights.namespace)
+    }
+}
+
 /// The most names of a call that are noted.
 const NAMES_NOTED_MAX: usize = 4;
 
@@ -72,6 +88,11 @@ impl Scope {
     /// Takes the scope out of the extensions of a request.
     pub(super) fn take(extensions: &mut Extensions) -> Scope {
         extensions.remove().unwrap_or_default()
+    }
+
+    /// The caller and the namespace.
+    pub(super) fn origin(&self) -> Origin {
+        Origin(self.rights.clone())
     }
 
     /// The name of the caller; empty without callers.

@@ -33,7 +33,6 @@ const RETRY_OVERLOADED: Duration = Duration::from_millis(100);
 
 impl From<Error> for Status {
     fn from(error: Error) -> Status {
-        tracing::debug!(%error, "call failed");
         let message = error.to_string();
         let (code, details) = match error {
             Error::Unavailable(_) => {
@@ -298,7 +297,6 @@ pub(super) fn invalid(violations: Vec<FieldViolation>, unnamed: usize) -> Status
     if more > 0 {
         fields.push(format!("and {more} more"));
     }
-    tracing::debug!(?fields, "bad request");
     let details = ErrorDetails::with_bad_request(violations);
     Status::with_error_details(Code::InvalidArgument, fields.join("; "), details)
 }

@@ -7,6 +7,7 @@ mod connections;
 pub mod fetch;
 mod health;
 mod http1;
+pub mod otlp;
 mod pace;
 mod pings;
 mod rare;
@@ -33,12 +34,16 @@ use tokio::{
 use crate::{
     admin::{RunningServer, reload::Reload},
     admission::{CountHeld, SweepPool},
-    decision::budget::{self, CallerLimits, NamespaceRule, Peers},
+    decision::{
+        budget::{self, CallerLimits, NamespaceRule, Peers},
+        time::monotonic,
+    },
     engine::Engine,
     grpc::{self, CurrentRules, DecisionRules, access::Access},
 };
 use accept::accept;
 pub use admin::Admin;
+use otlp::Otlp;
 use tls::Tls;
 use workers::Workers;
 
@@ -74,6 +79,8 @@ pub struct Rules {
     pub reload: Option<Arc<dyn Reload>>,
     /// The admin listener.
     pub admin: Admin,
+    /// The export of spans; `None` for no spans.
+    pub otlp: Option<Otlp>,
 }
 
 /// Adapts the rules to an engine: only a store that can fail over needs reservations.
@@ -114,7 +121,7 @@ pub async fn run(
 ) -> io::Result<()> {
     let state = engine.state();
     let initial = *state.borrow();
-    let Rules { decisions, namespaces, servers, access, reload, admin } = rules;
+    let Rules { decisions, namespaces, servers, access, reload, admin, otlp } = rules;
     let when_degraded = admin.ready_when_degraded;
     let (health, health_service) = health::new(initial, when_degraded).await;
     let follow = health::follow(&health, state, when_degraded);
@@ -129,7 +136,8 @@ pub async fn run(
         .add_service(grpc::reflection::v1alpha());
     engine.limit_namespaces(&namespaces, servers).map_err(io::Error::other)?;
     decisions.replace(adapted(DecisionRules::clone(&decisions.load()), &engine));
-    let routes = grpc::Routes::new(&engine, &decisions, others, access.clone(), limits.callers);
+    let routes = grpc::Routes::new(&engine, &decisions, others, access.clone(), limits.callers)
+        .with_tracer(otlp.as_ref().map(Otlp::tracer));
     let pool_metrics = admin.pool_metrics(&routes, decisions).map_err(io::Error::other)?;
     let mut pages = pin!(admin.serve(running.clone(), pool_metrics, access));
     let mut workers = Workers::start(&limits, &routes, tls.as_ref())?;
@@ -144,6 +152,7 @@ pub async fn run(
     }
 
     running.drain();
+    let drain_end = monotonic() + NOTICE + limits.drain_timeout;
     tracing::info!("draining: new calls are refused, calls in flight finish");
     health::leave(&health).await;
     hub.close();
@@ -166,6 +175,10 @@ pub async fn run(
         // Calls in flight need the maintenance of the engine until they end.
         () = &mut maintain => {}
         () = &mut pages => {}
+    }
+    if let Some(otlp) = otlp {
+        // The calls have ended, and so have their spans.
+        otlp.finish(drain_end.saturating_duration_since(monotonic())).await;
     }
     Ok(())
 }

@@ -31,3 +31,4 @@ mod security;
 mod sequence;
 mod server;
 mod stock;
+mod traces;

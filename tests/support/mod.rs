@@ -6,6 +6,7 @@ pub mod world;
 pub mod access;
 pub mod callers;
 pub mod certificates;
+pub mod collector;
 pub mod farm;
 pub mod history;
 pub mod locks;

@@ -82,6 +82,8 @@ limits! {
     Memory => "memory",
     /// A limit of a namespace.
     Namespace => "namespace",
+    /// Finished spans that wait for the collector, or that it did not take.
+    Spans => "spans",
     /// Redis time of the sweeper.
     SweepTime => "sweep_time",
 }
@@ -91,7 +93,12 @@ static COUNTS: [AtomicU64; NAMES.len()] = [const { AtomicU64::new(0) }; NAMES.le
 
 /// Counts that a limit refused or ended something.
 pub fn note(limit: ReachedLimit) {
-    COUNTS[limit as usize].fetch_add(1, Ordering::Relaxed);
+    note_times(limit, 1);
+}
+
+/// Counts that a limit refused or ended so many things.
+pub fn note_times(limit: ReachedLimit, times: u64) {
+    COUNTS[limit as usize].fetch_add(times, Ordering::Relaxed);
 }
 
 /// The refusal of a call that this limit turns away, counted.

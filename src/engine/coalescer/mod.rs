@@ -30,6 +30,7 @@ use crate::decision::{
     Decision, Joined,
     budget::{self, ReachedLimit},
     error::Error,
+    spans::{self, CallSpan, Calls, Within},
     time::monotonic,
 };
 
@@ -77,6 +78,8 @@ struct CoalescedCall<D: Decision> {
     decision: D,
     deadline: Instant,
     reply: oneshot::Sender<Result<D::Outcome, Error>>,
+    /// The sampled call, since a task of its own decides.
+    calls: Option<Calls>,
     /// Released when the batch is formed, even if the call was cancelled.
     _place: OwnedSemaphorePermit,
 }
@@ -108,7 +111,8 @@ impl<D: Joined<Outcome: Clone>> Coalescer<D> {
         let place = self.places.clone().try_acquire_owned().map_err(full)?;
         let partition: Box<[u8]> = decision.partition().into();
         let (reply, answer) = oneshot::channel();
-        let waiting = CoalescedCall { number: 0, decision, deadline, reply, _place: place };
+        let calls = spans::current();
+        let waiting = CoalescedCall { number: 0, decision, deadline, reply, calls, _place: place };
         let (number, is_first) = self.push(&partition, waiting)?;
         if is_first {
             // A task, since the caller may be cancelled while others of the partition wait.
@@ -171,6 +175,7 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> PartitionDriver<D, T> {
         let (mut decisions, mut replies) = (Vec::new(), Vec::new());
         // The batch runs until the last deadline of its calls.
         let mut until = now;
+        let mut calls: Vec<CallSpan> = Vec::new();
         for one in taken {
             // The call was cancelled.
             if one.reply.is_closed() {
@@ -181,17 +186,19 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> PartitionDriver<D, T> {
                 continue;
             }
             until = until.max(one.deadline);
+            calls.extend(one.calls.iter().flat_map(|calls| calls.iter().cloned()));
             decisions.push(one.decision);
             replies.push(one.reply);
         }
+        let calls = (!calls.is_empty()).then(|| Calls::from(calls));
         let (heads, sizes) = join(&decisions);
-        let shared = share(self.take.take(heads, until).await, &sizes, &decisions);
+        let shared = share(self.take(heads, until, &calls).await, &sizes, &decisions);
         // Refused as a group: decide each alone, since some may be granted.
         let open = shared.iter().zip(decisions).filter(|(outcome, _)| outcome.is_none());
         let open: Vec<D> = open.map(|(_, decision)| decision).collect();
         let mut again = match open.len() {
             0 => Vec::new().into_iter(),
-            number => all(self.take.take(open, until).await, number).into_iter(),
+            number => all(self.take(open, until, &calls).await, number).into_iter(),
         };
         for (reply, outcome) in replies.into_iter().zip(shared) {
             if let Some(outcome) = outcome.or_else(|| again.next()) {
@@ -257,6 +264,16 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> PartitionDriver<D, T> {
         while let Some(taken) = self.next() {
             self.decide(taken).await;
         }
+    }
+
+    /// Decides for these sampled calls.
+    async fn take(
+        &self,
+        decisions: Vec<D>,
+        until: Instant,
+        calls: &Option<Calls>,
+    ) -> Batch<D::Outcome> {
+        Within::new(calls.clone(), self.take.take(decisions, until)).await
     }
 
     /// Takes the next batch. If none waits, removes the partition's entry and ends the task.

@@ -11,7 +11,7 @@
 use std::{cmp::Ordering, time::Duration};
 
 use redis::{RedisResult, Value};
-use tokio::time::timeout_at;
+use tokio::time::{error::Elapsed, timeout_at};
 
 use super::{
     connection::NodeConnection,
@@ -21,7 +21,14 @@ use super::{
     replicas::UnacknowledgedReply,
     shared::Redirect,
 };
-use crate::decision::{Cost, Reply, error::Error, metrics, time::monotonic};
+use crate::decision::{
+    Cost, Reply,
+    error::Error,
+    line_pace::LinePace,
+    metrics,
+    spans::{Attribute, BatchSpans, SpanValue},
+    time::monotonic,
+};
 
 /// The age below which a connection that leads to a replica is kept: reconnecting has just been
 /// tried.
@@ -29,6 +36,9 @@ const YOUNG: Duration = Duration::from_secs(1);
 /// The bytes of one script call, unless a single job is larger. Redis serves no other client while
 /// it reads and copies them.
 const SIZE_MAX: usize = 1 << 20;
+
+/// Limits the lines about lost connections: a Redis that closes them can repeat them.
+static LOST: LinePace = LinePace::new(5, Duration::from_secs(10));
 
 impl Pipeline {
     /// Sends jobs in one round trip and answers their calls. Skips jobs whose call was answered
@@ -40,10 +50,15 @@ impl Pipeline {
         }
         let deadline = jobs.iter().map(|job| job.deadline).max().unwrap_or_else(monotonic);
         let size = jobs.len();
+        let spans = BatchSpans::start(jobs.iter().map(|job| job.calls.as_ref()));
         let runs = self.group(jobs);
         let begin = monotonic();
         let sent = self.shared.scripts.send(&mut connection.socket, &runs, self.monitor.ahead());
-        match timeout_at(deadline.into(), sent).await {
+        let sent = timeout_at(deadline.into(), sent).await;
+        if let Some(spans) = spans {
+            spans.end("PIPELINE EVALSHA", attributes, failure(&sent));
+        }
+        match sent {
             Ok(Ok(results)) => {
                 metrics::count(|cells| {
                     cells.round_trips.observe(monotonic().saturating_duration_since(begin));
@@ -65,7 +80,9 @@ impl Pipeline {
             }
             // An error of the connection, not of a single command.
             Ok(Err(error)) => {
-                tracing::debug!(%error, "lost a connection to Redis");
+                if let Some(suppressed) = LOST.due() {
+                    tracing::debug!(%error, suppressed, "lost a connection to Redis");
+                }
                 self.lose(connection);
                 runs.into_iter().flat_map(|run| run.jobs).for_each(|job| self.send_again(job));
             }
@@ -176,6 +193,26 @@ impl Pipeline {
             }
             _ => job.answer(Err(Error::DeadlineExceeded)),
         }
+    }
+}
+
+/// The properties of the span of a batch.
+fn attributes(size: usize) -> Vec<Attribute> {
+    let text = |text: &'static str| SpanValue::Text(text.into());
+    let size = SpanValue::Number(i64::try_from(size).unwrap_or(i64::MAX));
+    vec![
+        ("db.system.name", text("redis")),
+        ("db.operation.name", text("PIPELINE EVALSHA")),
+        ("db.operation.batch.size", size),
+    ]
+}
+
+/// The reason why a batch has no replies.
+fn failure<T>(sent: &Result<RedisResult<T>, Elapsed>) -> Option<&'static str> {
+    match sent {
+        Ok(Ok(_)) => None,
+        Ok(Err(_)) => Some("the connection was lost"),
+        Err(_) => Some("no reply by the deadline"),
     }
 }
 

@@ -21,6 +21,7 @@ use crate::decision::{
     budget::{self, ReachedLimit},
     error::Error,
     script::Script,
+    spans::{self, Calls},
     time::monotonic,
 };
 
@@ -124,6 +125,8 @@ pub(super) struct Job {
     pub(super) repeated: bool,
     /// Whether ASKING must precede it: its slot is migrating to the node that it goes to now.
     pub(super) asking: bool,
+    /// The sampled calls that it serves.
+    pub(super) calls: Option<Calls>,
     progress: Arc<AtomicU8>,
     reply: oneshot::Sender<Result<JobAnswer, Error>>,
 }
@@ -167,6 +170,7 @@ impl Job {
             redirects: 0,
             repeated: false,
             asking: false,
+            calls: spans::current(),
             progress,
             reply,
         };

@@ -3,10 +3,9 @@
 //! A hostile caller can cause refusals at any pace, so their lines are limited; the next line
 //! counts the suppressed ones. Refusals of known and of unknown callers have limits of their own.
 
-use std::{mem, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use hyper::{HeaderMap, header::HeaderName};
-use parking_lot::Mutex;
 use tonic::Code;
 
 use super::{
@@ -17,9 +16,10 @@ use super::{
     rpc::{Permission, Rpc},
 };
 use crate::decision::{
+    line_pace::LinePace,
     names::Namespace,
+    spans,
     text::{escaped, start},
-    time::coarse,
 };
 
 /// Lines about refusals in a period.
@@ -30,52 +30,22 @@ const TEXT_BYTES_MAX: usize = 256;
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
 /// Refusals of callers that are not known, and of known ones.
-static UNKNOWN: Paced = Paced::new();
-static KNOWN: Paced = Paced::new();
-
-/// The limit on one kind of line.
-struct Paced(Mutex<AuditPace>);
-
-struct AuditPace {
-    /// Start of the period on the coarse clock.
-    start: Duration,
-    /// The lines of the period so far.
-    lines: u32,
-    /// The lines that were suppressed since the last one.
-    suppressed: u64,
-}
-
-impl Paced {
-    const fn new() -> Paced {
-        Paced(Mutex::new(AuditPace { start: Duration::ZERO, lines: 0, suppressed: 0 }))
-    }
-
-    /// Returns how many lines were suppressed since the last one, if a line may be logged.
-    fn due(&self, now: Duration) -> Option<u64> {
-        let mut pace = self.0.lock();
-        if now.saturating_sub(pace.start) >= PERIOD {
-            (pace.start, pace.lines) = (now, 0);
-        }
-        if pace.lines >= LINES_MAX {
-            pace.suppressed += 1;
-            return None;
-        }
-        pace.lines += 1;
-        Some(mem::take(&mut pace.suppressed))
-    }
-}
+static UNKNOWN: LinePace = LinePace::new(LINES_MAX, PERIOD);
+static KNOWN: LinePace = LinePace::new(LINES_MAX, PERIOD);
 
 /// Logs a refusal. `caller` is empty if it is not known; `namespace` and `verb` are texts of the
 /// caller then.
 pub(super) fn refused(caller: &str, namespace: &str, verb: &str, name: &str, reason: &str) {
     let paced = if caller.is_empty() { &UNKNOWN } else { &KNOWN };
-    let Some(suppressed) = paced.due(coarse()) else { return };
+    let Some(suppressed) = paced.due() else { return };
     let [caller, namespace, verb, name] =
         [caller, namespace, verb, name].map(|text| start(text, TEXT_BYTES_MAX));
     let (caller, namespace) = (escaped(caller), escaped(namespace));
     let (verb, name) = (escaped(verb), escaped(name));
+    let trace_id = spans::trace_id().map(tracing::field::display);
     tracing::warn!(
-        target: "audit", %caller, %namespace, %verb, %name, result = reason, suppressed, "refused"
+        target: "audit", trace_id, %caller, %namespace, %verb, %name, result = reason, suppressed,
+        "refused"
     );
 }
 
@@ -134,23 +104,5 @@ impl Drop for Audited {
         if !self.is_ended {
             self.log(&code_name(Code::Cancelled));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_flood_of_refusals_is_a_few_lines_with_a_count() {
-        let (paced, now) = (Paced::new(), Duration::from_secs(100));
-        for _ in 0..LINES_MAX {
-            assert_eq!(paced.due(now), Some(0));
-        }
-        for _ in 0..5 {
-            assert_eq!(paced.due(now), None);
-        }
-        assert_eq!(paced.due(now + PERIOD), Some(5));
-        assert_eq!(paced.due(now + PERIOD), Some(0));
     }
 }

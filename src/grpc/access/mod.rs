@@ -12,7 +12,7 @@ mod callers;
 mod denial;
 mod jwt;
 mod pattern;
-mod rpc;
+pub(super) mod rpc;
 mod token;
 mod watched;
 
@@ -34,7 +34,10 @@ use hyper::{
 
 use tonic::Status;
 
-use super::{identity::CertificateNames, scope::Scope};
+use super::{
+    identity::CertificateNames,
+    scope::{Origin, Scope},
+};
 use crate::decision::{
     names::Namespace,
     time::{Clock, coarse},
@@ -220,12 +223,14 @@ impl Access {
         let refused = |denial| RefusedCall { denial, caller: Some(memo.caller.name.clone()) };
         let namespace = memo.caller.permit(rpc, asked).map_err(refused)?;
         let watched = rpc.is_watch().then(|| Watched::new(self, memo, rpc, namespace.clone()));
+        let (mut scope, is_limited) = memo.scope(&namespace);
+        let origin = scope.origin();
         if rpc.permission != Permission::Manage && memo.caller.names.is_none() {
-            return Ok(Granted { scope: memo.scope(namespace), watched, audited: None });
+            let scope = is_limited.then_some(scope);
+            return Ok(Granted { scope, origin, watched, audited: None });
         }
-        let mut scope = memo.scope(namespace.clone()).unwrap_or_default();
         let audited = Audited::new(rpc, memo.caller.name.clone(), namespace, &mut scope);
-        Ok(Granted { scope: Some(scope), watched, audited: Some(Box::new(audited)) })
+        Ok(Granted { scope: Some(scope), origin, watched, audited: Some(Box::new(audited)) })
     }
 }
 
@@ -290,6 +295,8 @@ struct Memo {
 pub(super) struct Granted {
     /// The scope of the request; `None` for all names of the default namespace.
     pub(super) scope: Option<Scope>,
+    /// The caller, for log lines and spans.
+    pub(super) origin: Origin,
     /// The right to a stream.
     pub(super) watched: Option<Watched>,
     /// Logs the end of the call.
@@ -326,19 +333,20 @@ impl Memo {
         self.generation == generation && self.until.is_none_or(|until| coarse() < until)
     }
 
-    fn scope(&mut self, namespace: Namespace) -> Option<Scope> {
+    /// The scope of calls in a namespace, and whether it differs from all names of the default
+    /// namespace.
+    fn scope(&mut self, namespace: &Namespace) -> (Scope, bool) {
         let caller = &self.caller;
-        if caller.names.is_none() && namespace.is_default() {
-            return None;
-        }
-        match &self.scope {
-            Some((known, scope)) if *known == namespace => Some(scope.clone()),
+        let is_limited = caller.names.is_some() || !namespace.is_default();
+        let scope = match &self.scope {
+            Some((known, scope)) if known == namespace => scope.clone(),
             _ => {
                 let scope = Scope::new(&caller.name, namespace.clone(), caller.names.clone());
-                self.scope = Some((namespace, scope.clone()));
-                Some(scope)
+                self.scope = Some((namespace.clone(), scope.clone()));
+                scope
             }
-        }
+        };
+        (scope, is_limited)
     }
 }
 

@@ -19,6 +19,7 @@ use super::{
     super::{
         held::{self, ConnectionBudget, LARGE, Permits},
         status,
+        traces::ServerSpan,
     },
     unfinished::Refusal,
 };
@@ -63,6 +64,8 @@ struct Counted {
     sending: Option<oneshot::Receiver<()>>,
     /// The call, until its status is known.
     call: Option<CountedCall>,
+    /// The span of a sampled call, until its status is known.
+    span: Option<Box<ServerSpan>>,
 }
 
 /// The next part of a [`Counted`] answer.
@@ -87,9 +90,9 @@ fn error(status: &Status) -> Frame<Bytes> {
 }
 
 /// The status code of trailers.
-fn code(trailers: &Frame<Bytes>) -> i32 {
-    let status = trailers.trailers_ref().and_then(|trailers| trailers.get(STATUS));
-    Code::from_bytes(status.map_or(b"2", |status| status.as_bytes())) as i32
+fn code(end: &Frame<Bytes>) -> Code {
+    let status = end.trailers_ref().and_then(|trailers| trailers.get(STATUS));
+    status.map_or(Code::Unknown, |status| Code::from_bytes(status.as_bytes()))
 }
 
 /// Returns the end of an answer with the status OK.
@@ -136,17 +139,40 @@ impl AnswerBody {
         }
     }
 
+    /// Ends the span of a call when its status is handed on.
+    pub(in super::super) fn end_with(&mut self, span: Box<ServerSpan>) {
+        match &mut self.0 {
+            Rest::Counted(counted) if matches!(counted.source, NextPart::Tonic(..)) => {
+                counted.span = Some(span);
+            }
+            // The client has cancelled the call.
+            Rest::Done => drop(span),
+            _ => span.end(Code::Ok),
+        }
+    }
+
     fn counted(
         source: NextPart,
         holding: Arc<ConnectionBudget>,
         listing: Option<Permits>,
     ) -> AnswerBody {
-        let counted = Counted { source, holding, _listing: listing, sending: None, call: None };
+        let counted =
+            Counted { source, holding, _listing: listing, sending: None, call: None, span: None };
         AnswerBody(Rest::Counted(Box::new(counted)))
     }
 }
 
 impl Counted {
+    /// Counts the end of the call, and ends its span.
+    fn end(&mut self, code: Code) {
+        if let Some(call) = self.call.take() {
+            call.end(code as i32);
+        }
+        if let Some(span) = self.span.take() {
+            span.end(code);
+        }
+    }
+
     /// Returns a part as a frame and accounts for it. A large part without space ends the answer
     /// with DEADLINE_EXCEEDED, because the call was executed.
     fn give(&mut self, data: Bytes) -> Frame<Bytes> {
@@ -158,9 +184,7 @@ impl Counted {
             budget::note(ReachedLimit::AnswerBytes);
             self.source = NextPart::Done;
             let dropped = status::answer_dropped(data.len());
-            if let Some(call) = self.call.take() {
-                call.end(dropped.code() as i32);
-            }
+            self.end(dropped.code());
             return error(&dropped);
         };
         held::give();
@@ -188,9 +212,7 @@ impl Counted {
                             Some(refusal) => error(refusal),
                             None => end,
                         };
-                        if let Some(call) = self.call.take() {
-                            call.end(code(&end));
-                        }
+                        self.end(code(&end));
                         end
                     }
                 })),

@@ -26,7 +26,7 @@ use hyper::{
 use prost::Message;
 use tokio::time::timeout;
 use tonic::{
-    Status,
+    Code, Status,
     codegen::Service,
     metadata::{GRPC_CONTENT_TYPE, MetadataMap},
 };
@@ -34,15 +34,18 @@ use tonic::{
 use super::{
     codec,
     deadline::{self, DEFAULT},
-    elements,
+    elements, failed,
     held::{ConnectionBudget, Permits},
     load::{self, QueuedCall},
     protocol::{self, ENCODING, Encoding, Preamble},
-    quota, status,
+    quota,
+    scope::Origin,
+    status,
 };
 use crate::{
     decision::{
         budget::{self, ReachedLimit},
+        error::Error,
         metrics::CountedCall,
     },
     engine::Engine,
@@ -195,10 +198,10 @@ where
     let mut body = Opened::new(body, holding.clone(), T::MESSAGE_BYTES_MAX);
     let held = match quota::enter(served.service.engine(), by.method(), &head.extensions, holding) {
         Ok(held) => held,
-        Err(error) => return refused(head.headers, body, Status::from(error).into_http(), call),
+        Err(error) => return limited::<T>(error, head, body, &preamble.origin.take(), call),
     };
     let ticket = load::enter(by.method(), preamble.timeout, &head.extensions);
-    let encoding = preamble.encoding;
+    let (encoding, origin) = (preamble.encoding, preamble.origin.take());
     if ticket.as_ref().is_none_or(QueuedCall::is_timed) {
         if body.is_reset() {
             load::go_first();
@@ -238,9 +241,10 @@ where
             let answer = served.service.answer(method, request).await;
             drop((holds, held));
             call.end(answer.as_ref().map_or_else(|status| status.code() as i32, |_| 0));
+            let answer = answer.inspect_err(|it| failed::note(T::NAME, method, &origin, it));
             return Ok(answered(answer, holding));
         }
-        let answer = by_tonic(served, head, body, call).await;
+        let answer = by_tonic(served, head, body, origin, call).await;
         drop(held);
         answer
     })
@@ -252,6 +256,7 @@ fn by_tonic<T, S>(
     served: Arc<Served<T, S>>,
     mut head: Parts,
     mut body: Opened,
+    origin: Origin,
     call: CountedCall,
 ) -> Answering
 where
@@ -275,8 +280,27 @@ where
         let path = head.uri.clone();
         let answer = served.tonic.clone().call(Request::from_parts(head, body)).await?;
         drop(holds);
-        Ok(counted(call, retyped(&path, answer, holding, listing, None)))
+        let answer = retyped(&path, answer, holding, listing, None);
+        if let Some(status) = Status::from_header_map(answer.headers())
+            && status.code() != Code::Ok
+        {
+            failed::note_path(T::NAME, path.path(), &origin, &status);
+        }
+        Ok(counted(call, answer))
     })
+}
+
+/// Refuses a call because its namespace has reached a limit.
+fn limited<T: FastPath>(
+    error: Error,
+    head: Parts,
+    body: Opened,
+    origin: &Origin,
+    call: CountedCall,
+) -> Answering {
+    let status = Status::from(error);
+    failed::note_path(T::NAME, head.uri.path(), origin, &status);
+    refused(head.headers, body, status.into_http(), call)
 }
 
 /// Refuses a call with this answer. Waits for its message first: an earlier answer would reset the

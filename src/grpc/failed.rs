@@ -1,0 +1,62 @@
+//! Log lines of failed calls.
+//!
+//! A caller, or a store that fails, can repeat a failure at any pace. The lines are therefore
+//! limited for each RPC, code and reason; the next line counts the suppressed ones. Refusals of
+//! authentication and authorization have audit lines instead.
+
+use std::time::Duration;
+
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+
+use super::{access::rpc, scope::Origin, status::code_name, traces::is_fault};
+use crate::decision::{line_pace::LinePaces, spans, text};
+
+/// Lines about failures of one kind in a period.
+const LINES_MAX: u32 = 5;
+const PERIOD: Duration = Duration::from_secs(10);
+/// The most kinds. Reasons and RPCs are of this server, so a caller cannot add to them.
+const KINDS_MAX: usize = 512;
+/// The most bytes of a message in a line. It may repeat a name of the request.
+const MESSAGE_BYTES_MAX: usize = 256;
+
+/// The RPC, the code and the reason of a failure.
+type Kind = (&'static str, &'static str, i32, String);
+
+static PACES: LinePaces<Kind> = LinePaces::new(LINES_MAX, PERIOD, KINDS_MAX);
+
+/// Logs a failed call: a fault of the server as a warning, an error of its caller at debug.
+#[cold]
+pub(super) fn note(service: &'static str, method: &'static str, origin: &Origin, status: &Status) {
+    let code = status.code();
+    let is_warning = is_fault(code) && code != Code::Unimplemented;
+    if !is_warning && !tracing::enabled!(tracing::Level::DEBUG) {
+        return;
+    }
+    let reason = status.get_details_error_info().map_or_else(String::new, |info| info.reason);
+    let Some(suppressed) = PACES.due((service, method, code as i32, reason.clone())) else {
+        return;
+    };
+    let method = format_args!("{service}/{method}");
+    let (code, trace_id) = (code_name(code), spans::trace_id().map(tracing::field::display));
+    let (caller, namespace) = (text::escaped(origin.caller()), origin.namespace().as_str());
+    let error = text::escaped(text::start(status.message(), MESSAGE_BYTES_MAX));
+    macro_rules! line {
+        ($level:ident) => {
+            tracing::$level!(
+                trace_id, %method, code, reason, %caller, namespace, suppressed, %error,
+                "a call has failed"
+            )
+        };
+    }
+    match is_warning {
+        true => line!(warn),
+        false => line!(debug),
+    }
+}
+
+/// The same for a call through tonic, whose RPC is given by its path.
+#[cold]
+pub(super) fn note_path(service: &'static str, path: &str, origin: &Origin, status: &Status) {
+    note(service, rpc::of(path).map_or("_OTHER", |rpc| rpc.name), origin, status);
+}

@@ -1,0 +1,50 @@
+//! The future of a sampled call.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use hyper::Response;
+use tonic::Status;
+
+use super::{
+    fast_path::{AnswerBody, Answering},
+    traces::ServerSpan,
+};
+
+/// A sampled call: current while it runs, and ended with its answer.
+pub(super) struct TracedCall {
+    span: Option<Box<ServerSpan>>,
+    answering: Answering,
+}
+
+impl TracedCall {
+    pub(super) fn new(span: Box<ServerSpan>, answering: Answering) -> TracedCall {
+        TracedCall { span: Some(span), answering }
+    }
+}
+
+impl Future for TracedCall {
+    type Output = <Answering as Future>::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let entered = self.span.as_ref().map(|span| span.enter());
+        let answer = ready!(self.answering.as_mut().poll(cx));
+        drop(entered);
+        let span = self.span.take();
+        Poll::Ready(answer.map(|answer| match span {
+            None => answer,
+            Some(span) => ended(span, answer),
+        }))
+    }
+}
+
+/// Ends the span with the status of the answer. If the status follows later, the body ends it.
+fn ended(span: Box<ServerSpan>, mut answer: Response<AnswerBody>) -> Response<AnswerBody> {
+    match Status::from_header_map(answer.headers()) {
+        Some(status) => span.end(status.code()),
+        None => answer.body_mut().end_with(span),
+    }
+    answer
+}

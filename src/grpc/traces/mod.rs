@@ -1,0 +1,178 @@
+//! Traces: the server span of a sampled call.
+//!
+//! A call is sampled if its `traceparent` says so. A call without a valid one is sampled by the own
+//! ratio. `tracestate` and `baggage` are not read. A call that is not sampled costs one look for the
+//! header, and nothing if the server exports no spans.
+
+mod traceparent;
+
+use std::{borrow::Cow, sync::Arc};
+
+use hyper::{HeaderMap, Request};
+use tonic::Code;
+
+use super::{
+    access::{Service, rpc},
+    scope::{NotedNames, Origin, Scope},
+    status::code_name,
+};
+use crate::decision::spans::{
+    self, Attribute, CallSpan, Calls, Entered, Parent, Recorder, Span, SpanKind, SpanStart,
+    SpanValue,
+};
+use traceparent::TraceParent;
+
+/// The method of a call that the server does not know.
+const OTHER: &str = "_OTHER";
+/// The RPCs of health, which have no permission.
+const HEALTH: [&str; 2] = ["grpc.health.v1.Health/Check", "grpc.health.v1.Health/Watch"];
+
+/// Decides which calls are sampled, and starts their spans.
+#[derive(Debug, Clone)]
+pub struct Tracer {
+    /// The share of sampled calls among those without a decision of their caller, 0 to 1.
+    ratio: f64,
+    recorder: Arc<dyn Recorder>,
+}
+
+impl Tracer {
+    /// Creates a tracer that gives its spans to `recorder`.
+    pub fn new(ratio: f64, recorder: Arc<dyn Recorder>) -> Tracer {
+        Tracer { ratio, recorder }
+    }
+
+    /// Starts the span of a call, if it is sampled.
+    pub(super) fn start(&self, path: &str, headers: &HeaderMap) -> Option<Box<ServerSpan>> {
+        let parent = traceparent::read(headers);
+        let is_sampled = match &parent {
+            Some(parent) => parent.is_sampled,
+            None => spans::is_drawn(self.ratio),
+        };
+        is_sampled.then(|| Box::new(ServerSpan::new(path, parent, self.recorder.clone())))
+    }
+}
+
+/// The span of a sampled call. If it is dropped before its end, the client has cancelled the call.
+#[derive(Debug)]
+pub(super) struct ServerSpan {
+    calls: Calls,
+    parent: Option<Parent>,
+    start: SpanStart,
+    method: Cow<'static, str>,
+    /// Whether the names in the request are pools.
+    has_pools: bool,
+    origin: Origin,
+    /// The pools in the request.
+    pools: Option<NotedNames>,
+    is_ended: bool,
+}
+
+impl ServerSpan {
+    fn new(path: &str, parent: Option<TraceParent>, recorder: Arc<dyn Recorder>) -> ServerSpan {
+        let call = CallSpan::new(parent.map(|parent| parent.trace), recorder);
+        ServerSpan {
+            calls: Arc::new([call]),
+            parent: parent.map(|parent| Parent { span: parent.span, is_remote: true }),
+            start: SpanStart::now(),
+            method: method(path),
+            has_pools: rpc::of(path).is_some_and(|rpc| rpc.service == Service::Admission),
+            origin: Origin::default(),
+            pools: None,
+            is_ended: false,
+        }
+    }
+
+    /// Makes the call current until the result is dropped.
+    pub(super) fn enter(&self) -> Entered {
+        spans::enter(Some(self.calls.clone()))
+    }
+
+    /// Notes who calls, and the pools that the request will name. Other names may be those of users
+    /// or devices, which do not belong into a trace.
+    pub(super) fn describe<B>(&mut self, request: &mut Request<B>, origin: &Origin) {
+        self.origin = origin.clone();
+        if self.has_pools {
+            let extensions = request.extensions_mut();
+            let mut scope = Scope::take(extensions);
+            self.pools = Some(scope.note_names());
+            extensions.insert(scope);
+        }
+    }
+
+    /// Ends the span of a call with this status.
+    pub(super) fn end(mut self, code: Code) {
+        self.record(code);
+    }
+
+    fn record(&mut self, code: Code) {
+        self.is_ended = true;
+        let Some(call) = self.calls.first() else { return };
+        let (start, end) = self.start.until_now();
+        let code_name = code_name(code);
+        let text = |text: Cow<'static, str>| SpanValue::Text(text);
+        let mut attributes: Vec<Attribute> = vec![
+            ("rpc.system.name", text("grpc".into())),
+            ("rpc.method", text(self.method.clone())),
+            ("rpc.response.status_code", text(code_name.clone().into())),
+        ];
+        if code != Code::Ok {
+            attributes.push(("error.type", text(code_name.clone().into())));
+        }
+        let pools = self.pools.as_ref().map(NotedNames::text);
+        for (key, value) in [
+            ("tollgate.caller", self.origin.caller()),
+            ("tollgate.namespace", self.origin.namespace().as_str()),
+            ("tollgate.pool", pools.as_deref().unwrap_or_default()),
+        ] {
+            if !value.is_empty() {
+                attributes.push((key, text(value.to_owned().into())));
+            }
+        }
+        call.record(Span {
+            context: call.context,
+            parent: self.parent,
+            kind: SpanKind::Server,
+            name: match &*self.method {
+                OTHER => "grpc".into(),
+                _ => self.method.clone(),
+            },
+            start,
+            end,
+            attributes,
+            links: Vec::new(),
+            links_left_out: 0,
+            failure: is_fault(code).then(|| code_name.into()),
+        });
+    }
+}
+
+impl Drop for ServerSpan {
+    fn drop(&mut self) {
+        if !self.is_ended {
+            self.record(Code::Cancelled);
+        }
+    }
+}
+
+/// The RPC of a path, as `service/method`.
+fn method(path: &str) -> Cow<'static, str> {
+    let name = path.strip_prefix('/').unwrap_or_default();
+    match HEALTH.iter().find(|known| **known == name) {
+        Some(known) => Cow::Borrowed(known),
+        None if rpc::of(path).is_some() => Cow::Owned(name.to_owned()),
+        None => Cow::Borrowed(OTHER),
+    }
+}
+
+/// Whether a code is a fault of the server, and not of its caller.
+pub(super) fn is_fault(code: Code) -> bool {
+    matches!(
+        code,
+        Code::Unknown
+            | Code::DeadlineExceeded
+            | Code::Unimplemented
+            | Code::Internal
+            | Code::Unavailable
+            | Code::DataLoss
+    )
+}

@@ -1,0 +1,233 @@
+//! Exports spans by OTLP over gRPC, in the background.
+//!
+//! A worker thread puts a span into a bounded queue and never waits. One task takes the spans from
+//! the queue, collects them into batches and sends these to the collector, one at a time. If the
+//! collector is slow or unreachable, the queue fills up, and further spans are dropped and counted
+//! (`spans` in the log line about reached limits).
+
+mod convert;
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use hyper::Uri;
+use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithTonicConfig};
+use opentelemetry_sdk::trace::SpanExporter as _;
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+use tonic::transport::ClientTlsConfig;
+
+use crate::{
+    decision::{
+        budget::{self, ReachedLimit},
+        line_pace::LinePace,
+        spans::{Recorder, Span},
+    },
+    grpc::Tracer,
+};
+
+/// The most finished spans that wait for the collector: about 2 MiB.
+const QUEUED_MAX: usize = 2048;
+/// The most spans of one message to the collector.
+const BATCH_MAX: usize = 512;
+/// The time that the first span of a batch waits for others.
+const COLLECT: Duration = Duration::from_secs(1);
+/// The time for one message to the collector.
+const EXPORT_MAX: Duration = Duration::from_secs(10);
+/// The most time for the last spans at shutdown.
+const FLUSH_MAX: Duration = Duration::from_secs(5);
+/// The longest `otlp.endpoint`, bytes.
+const ENDPOINT_BYTES_MAX: usize = 2048;
+
+/// Where spans go, and which calls have one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OtlpOptions {
+    /// URL of the collector.
+    pub endpoint: String,
+    /// The share of sampled calls among those without a decision of their caller, 0 to 1.
+    pub sampling: f64,
+}
+
+/// Checks the URL of a collector. The error says what is expected.
+pub fn check(endpoint: &str) -> Result<(), String> {
+    let is_valid = |url: Uri| {
+        let has_user = url.authority().is_some_and(|authority| authority.as_str().contains('@'));
+        let is_bare = url.path_and_query().is_none_or(|path| path.as_str() == "/");
+        matches!(url.scheme_str(), Some("http" | "https")) && !has_user && is_bare
+    };
+    match endpoint.len() <= ENDPOINT_BYTES_MAX && endpoint.parse().is_ok_and(is_valid) {
+        true => Ok(()),
+        false => Err("expected the gRPC endpoint of a collector, such as \
+                      \"http://localhost:4317\", without user name and path"
+            .to_owned()),
+    }
+}
+
+/// The export of spans. A clone is the same export.
+#[derive(Debug, Clone)]
+pub struct Otlp {
+    sampling: f64,
+    queue: Arc<SpanQueue>,
+    running: Arc<Mutex<Option<Running>>>,
+}
+
+/// The task that exports.
+#[derive(Debug)]
+struct Running {
+    /// Dropping it ends the task once it has sent the spans in the queue.
+    end: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+/// The finished spans that wait for the collector.
+struct SpanQueue(mpsc::Sender<Span>);
+
+impl fmt::Debug for SpanQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SpanQueue").field("free", &self.0.capacity()).finish()
+    }
+}
+
+impl Recorder for SpanQueue {
+    fn record(&self, span: Span) {
+        if self.0.try_send(span).is_err() {
+            budget::note(ReachedLimit::Spans);
+        }
+    }
+}
+
+impl Otlp {
+    /// Starts the export on the current runtime. The collector need not be reachable yet. Fails if
+    /// the endpoint or an `OTEL_EXPORTER_OTLP_*` variable is invalid.
+    pub fn start(options: &OtlpOptions) -> Result<Otlp, String> {
+        let mut builder = SpanExporter::builder()
+            .with_tonic()
+            .with_endpoint(&options.endpoint)
+            .with_timeout(EXPORT_MAX);
+        if options.endpoint.starts_with("https:") {
+            builder = builder.with_tls_config(ClientTlsConfig::new().with_enabled_roots());
+        }
+        let mut exporter = builder.build().map_err(|error| error.to_string())?;
+        exporter.set_resource(&convert::resource());
+        let (sender, spans) = mpsc::channel(QUEUED_MAX);
+        let (end, ending) = oneshot::channel();
+        let task = tokio::spawn(run(exporter, spans, ending));
+        Ok(Otlp {
+            sampling: options.sampling,
+            queue: Arc::new(SpanQueue(sender)),
+            running: Arc::new(Mutex::new(Some(Running { end, task }))),
+        })
+    }
+
+    /// The tracer of a server.
+    pub fn tracer(&self) -> Tracer {
+        Tracer::new(self.sampling, self.queue.clone())
+    }
+
+    /// Sends the spans in the queue, in at most this time, and ends the export. The spans that are
+    /// left are dropped and counted.
+    pub async fn finish(&self, most: Duration) {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(Running { end, mut task }) = running else { return };
+        drop(end);
+        if timeout(most.min(FLUSH_MAX), &mut task).await.is_err() {
+            let waiting = QUEUED_MAX - self.queue.0.capacity();
+            task.abort();
+            tracing::warn!(
+                waiting,
+                "the collector did not take the last spans in time: they are dropped"
+            );
+        }
+    }
+}
+
+/// Exports spans until the end, then those in the queue.
+async fn run(
+    exporter: SpanExporter,
+    mut spans: mpsc::Receiver<Span>,
+    mut ending: oneshot::Receiver<()>,
+) {
+    let mut batch = Vec::new();
+    loop {
+        tokio::select! {
+            biased;
+            number = spans.recv_many(&mut batch, BATCH_MAX) => {
+                if number == 0 {
+                    return;
+                }
+            }
+            _ = &mut ending, if !spans.is_closed() => {
+                spans.close();
+                continue;
+            }
+        }
+        if !spans.is_closed() {
+            tokio::select! {
+                () = fill(&mut spans, &mut batch) => {}
+                () = sleep(COLLECT) => {}
+                _ = &mut ending => spans.close(),
+            }
+        }
+        export(&exporter, std::mem::take(&mut batch)).await;
+    }
+}
+
+/// Completes when the batch is full.
+async fn fill(spans: &mut mpsc::Receiver<Span>, batch: &mut Vec<Span>) {
+    while batch.len() < BATCH_MAX {
+        if spans.recv_many(batch, BATCH_MAX - batch.len()).await == 0 {
+            return;
+        }
+    }
+}
+
+/// Sends one message. A failed one is not repeated: its spans are dropped and counted.
+async fn export(exporter: &SpanExporter, batch: Vec<Span>) {
+    static FAILED: LinePace = LinePace::new(1, Duration::from_secs(60));
+    let spans = batch.len();
+    let batch = batch.into_iter().map(convert::span).collect();
+    let error = match timeout(EXPORT_MAX, exporter.export(batch)).await {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("no answer within {EXPORT_MAX:?}"),
+    };
+    budget::note_times(ReachedLimit::Spans, spans as u64);
+    if let Some(suppressed) = FAILED.due() {
+        tracing::warn!(
+            %error, spans, suppressed,
+            "the collector of otlp.endpoint did not take spans: they are dropped; calls are not \
+             affected"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_urls_without_user_and_path() {
+        for good in ["http://localhost:4317", "https://otel.example:4317/", "http://[::1]:4317"] {
+            assert_eq!(check(good), Ok(()), "{good}");
+        }
+        let long = format!("http://{}:4317", "a".repeat(ENDPOINT_BYTES_MAX));
+        for bad in [
+            "",
+            "localhost:4317",
+            "otel.example",
+            "ftp://localhost:4317",
+            "http://user:word@localhost:4317",
+            "http://localhost:4318/v1/traces",
+            "http://",
+            &long,
+        ] {
+            assert!(check(bad).is_err(), "{bad}");
+        }
+    }
+}
