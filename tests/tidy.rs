@@ -114,7 +114,7 @@ fn dependencies_are_named_in_their_own_places() {
         ("tonic_", &["src/grpc", "src/server"]),
         ("pb::", &["src/grpc", "src/server/health.rs", "src/cli"]),
         ("tollgate_client", &["src/cli"]),
-        ("redis::", &["src/engine", "src/config", "src/cli/mod.rs", "src/cli/command.rs"]),
+        ("redis::", &["src/engine", "src/config", "src/cli/serve.rs", "src/cli/command.rs"]),
         ("bb8", &["src/engine/redis"]),
         ("redb", &["src/engine/embedded/store"]),
         ("opentelemetry", &["src/server/otlp"]),

@@ -125,7 +125,6 @@ pub async fn run(
     let when_degraded = admin.ready_when_degraded;
     let (health, health_service) = health::new(initial, when_degraded).await;
     let follow = health::follow(&health, state, when_degraded);
-    let hub = engine.hub().clone();
     let permits = Arc::new(Semaphore::new(limits.connections_max));
     let sources = admin.sources((permits.clone(), limits.connections_max));
     let running = RunningServer::new(engine.clone(), sources);
@@ -155,7 +154,7 @@ pub async fn run(
     let drain_end = monotonic() + NOTICE + limits.drain_timeout;
     tracing::info!("draining: new calls are refused, calls in flight finish");
     health::leave(&health).await;
-    hub.close();
+    engine.hub().close();
     let finish = async {
         // New calls are still answered for a short time.
         tokio::select! {

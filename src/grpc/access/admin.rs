@@ -1,0 +1,30 @@
+//! Who may read the admin pages.
+
+use hyper::{HeaderMap, header::AUTHORIZATION};
+
+use super::{Access, Credentials, Denial, Permission};
+
+impl Access {
+    /// Checks that the headers of an admin page have the token of a caller that may read everything:
+    /// with the permission `read`, in every namespace, and not restricted to some names. Fails with
+    /// whether the token is valid, and the reason.
+    pub fn check_admin(&self, headers: &HeaderMap) -> Result<(), (bool, String)> {
+        let refused = |denial: Denial| (false, denial.status().message().to_owned());
+        let values = headers.get_all(AUTHORIZATION);
+        let value = match (values.iter().next(), values.iter().nth(1)) {
+            (Some(value), None) => value.as_bytes(),
+            (None, _) => return Err(refused(Denial::Missing)),
+            _ => return Err(refused(Denial::Malformed)),
+        };
+        let credentials = Credentials::Authorization(value.into());
+        let memo = self.authenticate(credentials, self.generation()).map_err(refused)?;
+        let mut grants = memo.caller.grants.iter();
+        let may_read = grants.any(|(namespace, permissions)| {
+            namespace.is_none() && permissions.contain(Permission::Read)
+        });
+        match may_read && memo.caller.names.is_none() {
+            true => Ok(()),
+            false => Err((true, "requires a caller that may read in every namespace".to_owned())),
+        }
+    }
+}
