@@ -7,6 +7,7 @@ use tollgate_client::pb::{ConfigDifference, ReloadConfigResponse};
 use super::{
     client::{self, ClientError, connect, failed},
     flags,
+    output::OutputFlags,
 };
 
 /// Text after the options in `--help`.
@@ -40,6 +41,10 @@ pub struct ReloadOptions {
     /// TLS and token.
     #[command(flatten)]
     pub access: flags::AccessFlags,
+
+    /// Form of the result.
+    #[command(flatten)]
+    pub output: OutputFlags,
 }
 
 /// The result of a reload, as text.
@@ -55,11 +60,14 @@ pub enum ReloadEnd {
 
 /// Reloads the configuration.
 pub async fn run(options: &ReloadOptions) -> Result<ReloadEnd, ClientError> {
-    let ReloadOptions { dry_run, server, access } = options;
+    let ReloadOptions { dry_run, server, access, output } = options;
     let what = "reload the configuration";
     let connection = connect(server, access, what).await?;
     match connection.reload_config(*dry_run).await {
-        Ok(reloaded) => Ok(ReloadEnd::Done(text(&reloaded, *dry_run))),
+        Ok(reloaded) => {
+            let json = output.json("ReloadConfigResponse", &reloaded);
+            Ok(ReloadEnd::Done(json.unwrap_or_else(|| text(&reloaded, *dry_run))))
+        }
         Err(error) => match error.code {
             "FAILED_PRECONDITION" => Ok(ReloadEnd::NeedsRestart(refusal(server, &error.message))),
             "INVALID_ARGUMENT" => Ok(ReloadEnd::Invalid(refusal(server, &error.message))),

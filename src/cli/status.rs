@@ -12,6 +12,7 @@ use tollgate_client::{
 use super::{
     client::{self, ClientError, connect, failed},
     flags,
+    output::OutputFlags,
 };
 
 /// Text after the options in `--help`.
@@ -37,16 +38,20 @@ pub struct StatusOptions {
     /// TLS and token.
     #[command(flatten)]
     pub access: flags::AccessFlags,
+
+    /// Form of the result.
+    #[command(flatten)]
+    pub output: OutputFlags,
 }
 
-/// Reads the status. Returns it as lines of text.
+/// Reads the status. Returns it as lines of text, or as JSON.
 pub async fn run(options: &StatusOptions) -> Result<String, ClientError> {
-    let StatusOptions { server, access } = options;
+    let StatusOptions { server, access, output } = options;
     let what = "read the status";
     let connection = connect(server, access, what).await?;
     let status = connection.status().await;
     let status = status.map_err(|error| failed(what, server, &error, advice(error.code)))?;
-    Ok(text(status))
+    Ok(output.json("GetStatusResponse", &status).unwrap_or_else(|| text(status)))
 }
 
 fn text(status: GetStatusResponse) -> String {

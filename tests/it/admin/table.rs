@@ -60,8 +60,9 @@ async fn the_table_has_exactly_the_metrics_of_used_servers() {
     files.write("pools.toml", "[metrics]\npools = [\"ar:*\"]\n");
     let pools = files.text("pools.toml");
     let mut found = BTreeMap::new();
-    for engine in [["--engine", &*url], ["--data-dir", &*data]] {
-        let server = AdminServer::start(&["--config", &pools, engine[0], engine[1]]).await;
+    let (remote, local) = (["--engine", &*url], ["--data-dir", &*data, "--memory-max", "1GiB"]);
+    for engine in [&remote[..], &local] {
+        let server = AdminServer::start(&[&["--config", &pools], engine].concat()).await;
         use_all(&server).await;
         let has_pools = |scrape: &Scrape| scrape.text.contains("tollgate_pool_in_use{");
         let scrape = server.scrape_until("pools have series", has_pools).await;

@@ -108,13 +108,14 @@ fn the_documented_configuration_is_good() {
 
 /// The sections of a configuration file: the prefix of their keys in `docs/configuration.md`, and
 /// the lines before a key.
-const SECTIONS: [(&str, &str); 14] = [
+const SECTIONS: [(&str, &str); 15] = [
     ("", ""),
     ("tls.", "[tls]"),
     ("jwt.", "[jwt]"),
     ("caller.", "[[caller]]"),
     ("limits.", "[limits]"),
     ("metrics.", "[metrics]"),
+    ("otlp.", "[otlp]"),
     ("redis.", "[redis]"),
     ("namespace.", "[[namespace]]"),
     ("pool.", "[[pool]]"),
@@ -129,7 +130,7 @@ const SECTIONS: [(&str, &str); 14] = [
 fn accepted(section: &str) -> Vec<String> {
     let file = TempFile::new(&format!("{section}\nunheard_of = 1\n"));
     let said = stderr(&run(&["check-config", file.path()]));
-    let list = said.split_once("expected one of ").expect("the error lists the keys").1;
+    let list = said.split_once(", expected ").expect("the error lists the keys").1;
     list.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
@@ -169,6 +170,7 @@ fn every_key_is_documented() {
         "caller",
         "limits",
         "metrics",
+        "otlp",
         "redis",
         "namespace",
         "pool",
