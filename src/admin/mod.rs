@@ -1,4 +1,4 @@
-//! What a server tells its operators: its status, and its metrics.
+//! Status and metrics of a server, for its operators.
 //!
 //! This folder builds the contents; `server::admin` serves them over HTTP, and `grpc` answers
 //! GetStatus with the same [`status::Status`].

@@ -1,4 +1,4 @@
-//! The reload of the configuration, as ReloadConfig asks for it. `config` implements it.
+//! The interface of a configuration reload. `config` implements it; ReloadConfig calls it.
 
 use std::{fmt, pin::Pin, sync::Arc};
 
@@ -12,7 +12,7 @@ pub trait Reload: fmt::Debug + Send + Sync {
 /// A running reload.
 pub type Reloading = Pin<Box<dyn Future<Output = Result<Reloaded, ReloadError>> + Send>>;
 
-/// A reload that has succeeded, or would.
+/// The result of a reload, or of a dry run, without errors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reloaded {
     /// The differences by key.

@@ -1,4 +1,4 @@
-//! A running server, as its operators see it.
+//! The state of a running server, for the admin pages and GetStatus.
 
 use std::{
     fmt,
@@ -23,7 +23,7 @@ use crate::{
     engine::{Engine, StoreState},
 };
 
-/// A running server: its engine, and the phase of its life.
+/// A running server: its engine, and whether it is draining.
 #[derive(Debug)]
 pub struct RunningServer {
     engine: Arc<Engine>,
@@ -32,19 +32,19 @@ pub struct RunningServer {
     sources: ServerSources,
 }
 
-/// What a server tells the admin pages about itself.
+/// Values of a server that the admin pages need, in addition to its engine.
 #[derive(Debug)]
 pub struct ServerSources {
     /// Whether the server counts as ready while the store is unreachable.
     pub ready_when_degraded: bool,
     /// All RPCs.
     pub rpcs: &'static [RpcLabels],
-    /// The free permits for connections, and the number of all.
+    /// The permits for connections: the free ones, and the total number.
     pub connections: (Arc<Semaphore>, usize),
 }
 
 impl RunningServer {
-    /// A server that starts now.
+    /// Creates the state of a server that starts now.
     pub fn new(engine: Arc<Engine>, sources: ServerSources) -> Arc<RunningServer> {
         let (started, draining) = (monotonic(), AtomicBool::new(false));
         Arc::new(RunningServer { engine, started, draining, sources })
@@ -68,7 +68,7 @@ impl RunningServer {
         Readiness::of(self.store_state(), self.sources.ready_when_degraded)
     }
 
-    /// Collects all metrics, with those of these pools, as OpenMetrics text.
+    /// Collects all metrics, including those of `pools`, as OpenMetrics text.
     pub async fn metrics(&self, pools: &PoolMetrics) -> Result<String, fmt::Error> {
         let (free, all) = &self.sources.connections;
         let scrape = Scrape {

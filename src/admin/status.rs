@@ -14,7 +14,7 @@ pub struct Status {
     pub version: &'static str,
     /// The engine: `embedded` or `redis`.
     pub engine: &'static str,
-    /// Where the state lies: `memory`, `data_dir`, `single`, `sentinel` or `cluster`.
+    /// Where the state is stored: `memory`, `data_dir`, `single`, `sentinel` or `cluster`.
     pub topology: &'static str,
     /// The store: `up`, `refusing` (answers, but refuses writes) or `down`.
     pub store: &'static str,
@@ -26,7 +26,7 @@ pub struct Status {
     pub configuration: ConfigurationStatus,
 }
 
-/// Whether a server may be sent calls.
+/// Whether load balancers may send calls to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Readiness {
@@ -54,8 +54,8 @@ pub struct ConfigurationStatus {
 }
 
 impl Readiness {
-    /// The readiness of a server that is not draining. With `when_degraded` the fallback answers
-    /// while the store is unreachable.
+    /// Returns the readiness of a server that is not draining. With `when_degraded` it is ready
+    /// whatever the state of the store.
     pub fn of(store: StoreState, when_degraded: bool) -> Readiness {
         match store {
             StoreState::Up => Readiness::Ready,
@@ -65,7 +65,7 @@ impl Readiness {
         }
     }
 
-    /// The reason against calls, for people; `None` if the server is ready.
+    /// Why the server is not ready, as text; `None` if it is ready.
     pub fn reason(self) -> Option<&'static str> {
         match self {
             Readiness::Ready => None,

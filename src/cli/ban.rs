@@ -25,9 +25,9 @@ Examples:
   The running bans of the policy, the earliest end first:
     tollgate bans --policy login
 
-Without --policy the key is one of rules that come with calls, as of `tollgate rate`. A
-ban replaces a running one. unban also clears strikes and usage, so that the next call of
-the key passes. The server records the actor without a check.
+Without --policy the key belongs to rules that come with calls, such as those of `tollgate
+rate`. A ban replaces a running one. unban also clears strikes and usage, so the next call
+of the key is allowed. The server records the actor but does not check it.
 
 With --output json, ban prints a BanResponse, unban an UnbanResponse, bans a Ban on each
 line.
@@ -35,7 +35,7 @@ line.
 Exit status: 0 if the requested state is reached, by this call or an earlier one; 64 for a
 wrong command line; 69 if there is no answer, or no such policy.";
 
-/// A key, and where it counts.
+/// A key, and the policy that counts it.
 #[derive(Debug, Clone, Args)]
 pub struct KeyFlags {
     /// The key, such as `user:17` or `ip:192.0.2.7`

@@ -121,8 +121,8 @@ pub(crate) enum Command {
     /// Show the last value of a sequence
     #[command(after_help = sequence::HELP)]
     Sequence(SequenceOptions),
-    /// Have a server read its configuration file again, or show what would change; exits 1 if a key
-    /// needs a restart, and 78 if a file is wrong
+    /// Reload the configuration of a server, or show what would change; exits 1 if a key needs a
+    /// restart, and 78 if a file is wrong
     #[command(after_help = reload::HELP)]
     Reload(ReloadOptions),
     /// Show version, engine, uptime and configuration of a server

@@ -28,8 +28,9 @@ Examples:
     tollgate health --service tollgate.v1.LockService \\
         --server https://tollgate:50051 --tls-ca ca.crt
 
-Asks grpc.health.v1 and prints the status; with --output json an object with `status`. NOT_SERVING means that the store is unreachable
-or refuses writes, or that the server drains.
+Asks grpc.health.v1 and prints the status; with --output json an object with `status`.
+NOT_SERVING means that the store is unreachable or refuses writes, or that the server
+drains.
 
 Exit status: 0 if the status is SERVING; 1 if it is NOT_SERVING; 64 for a wrong command
 line; 69 if there is no answer within --timeout, or no such service.";

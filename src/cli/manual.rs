@@ -1,5 +1,5 @@
-//! `tollgate completions` and `tollgate man`: files for shells and for `man`, made of the same
-//! definitions as `--help`.
+//! `tollgate completions` and `tollgate man`: files for shells and for `man`, made from the
+//! definitions of `--help`.
 
 use std::{fs, io, path::Path};
 

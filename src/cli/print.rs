@@ -7,7 +7,7 @@ use std::{
 
 use crate::decision::text::escaped_lines;
 
-/// Prints a text to standard output. Ignores a failure: a closed reader does not want the text.
+/// Prints a text to standard output. Ignores failures, because the reader may have closed the pipe.
 pub(crate) fn say(text: &str) {
     let _ = writeln!(stdout(), "{}", escaped_lines(text));
 }
@@ -22,8 +22,8 @@ pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     if stdout().is_terminal() { escaped_lines(text) } else { Cow::Borrowed(text) }
 }
 
-/// Prints a result that exists only here, so a failed write is an error. A closed pipe is not: its
-/// reader has read enough.
+/// Prints a result that is not stored elsewhere, so a failed write is an error. A closed pipe is no
+/// error: its reader has read enough.
 pub(crate) fn hand_over(text: &str) -> io::Result<()> {
     print(text).map(drop)
 }

@@ -1,4 +1,4 @@
-//! `tollgate reload`: has a server read its configuration again.
+//! `tollgate reload`: reloads the configuration of a server.
 
 use clap::Args;
 
@@ -18,13 +18,14 @@ Examples:
     tollgate reload
 
 Prints one line for each key whose value differs: the value in use, and the value in the
-file. Secrets are not shown. Everything is replaced, or nothing. A server also reloads by
-itself: within 5 s of a change, and at once on SIGHUP. docs/operations.md lists the keys
-that need a restart. Behind a load balancer, name each server with --server.
+file. Secrets are not shown. The configuration is replaced as a whole, or not at all. A
+server also reloads by itself: within 5 s of a change, and at once on SIGHUP.
+docs/operations.md lists the keys that need a restart. Behind a load balancer, name each
+server with --server.
 
 Exit status: 0 if the configuration is in use, or could be; 1 if a key needs a restart, or
 the server has no configuration file; 64 for a wrong command line; 69 for no answer, or an
-error such as PERMISSION_DENIED; 78 if a file is wrong. Except with 0, nothing has changed.";
+error such as PERMISSION_DENIED; 78 if a file is wrong. After 1 and 78 nothing has changed.";
 
 /// Options of `tollgate reload`.
 #[derive(Debug, Clone, Args)]

@@ -38,7 +38,7 @@ pub struct AdminOptions {
 pub struct MetricsSection {
     /// Whether anything is counted.
     pub enabled: bool,
-    /// The globs of the pools with series of their own.
+    /// The globs of the pools with series.
     pub pools: Vec<String>,
     /// The namespaces of these pools, besides the default one.
     #[serde(deserialize_with = "namespaces")]

@@ -1,7 +1,7 @@
 //! The values of all keys of a configuration, and the differences between two of them.
 //!
-//! Values are compared as the file has them, so another spelling of the same value is a difference.
-//! A key that a flag or variable replaces is left out: its value in the file has no effect.
+//! Values are compared as the file spells them, so another spelling of the same value is a
+//! difference. Keys that a flag or variable overrides are left out, because the file has no effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ pub(super) struct ConfigValues(BTreeMap<String, ConfigValue>);
 /// The value of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ConfigValue {
-    /// The value for people, without secrets.
+    /// The value as text, without secrets.
     shown: String,
     /// The digest of the hidden part; empty if all is shown.
     hidden: String,
@@ -152,14 +152,14 @@ impl ConfigValues {
     fn add_file(&mut self, key: &str, path: &str, contents: &[u8]) {
         let hidden = digest(contents);
         let shown = match key {
-            // Nothing of a private key is shown.
+            // A private key is shown without a digest.
             "tls.key" => path.to_owned(),
             _ => format!("{path} (SHA-256 {})", &hidden[..DIGEST_DIGITS]),
         };
         self.0.insert(key.to_owned(), ConfigValue { shown, hidden });
     }
 
-    /// Adds values as they are in force, whether or not the file has the key.
+    /// Adds the effective values of keys, whether or not the file has them.
     fn add_merged(&mut self, config: &Config) {
         let drain = humantime::format_duration(config.drain_timeout);
         let format = if config.log.json { "json" } else { "text" };
@@ -195,7 +195,7 @@ fn identity(entry: &Table) -> Option<String> {
     })
 }
 
-/// Whether an identity, maybe with a number, is this one.
+/// Whether an identity equals this one, with or without a number.
 fn is_same(numbered: &str, identity: &str) -> bool {
     numbered.split(" #").next() == Some(identity)
 }

@@ -1,4 +1,4 @@
-//! Errors of a configuration: the reason, and the file, the line and the key that it is about.
+//! Errors of a configuration: reason, file, line and key.
 
 use std::{fmt, ops::Range, path::Path};
 
@@ -53,8 +53,8 @@ impl ConfigError {
         ConfigError(Box::new(InvalidConfig { message, file, line, key }))
     }
 
-    /// The error with the file and the line of its key. An error about a key that is not in the
-    /// file stays as it is, unless `is_of_file`.
+    /// Adds the file and the line of the key to the error. An error about a key that is not in the
+    /// file is unchanged, unless `is_of_file`.
     #[must_use]
     pub(super) fn within(mut self, path: &Path, text: &str, is_of_file: bool) -> ConfigError {
         if !self.0.file.is_empty() {

@@ -57,7 +57,7 @@ pub struct LoadedConfig {
     pub(super) settings: ConfigValues,
 }
 
-/// The first configuration of a server, and what its reloads compare files with.
+/// The first configuration of a server, and the files for the comparison at reloads.
 #[derive(Debug)]
 pub struct FirstConfig {
     /// The configuration.
@@ -79,7 +79,7 @@ impl Tried {
         self.hashes.hash_one(inputs) != self.hash
     }
 
-    /// Remembers the files.
+    /// Stores the files as the last tried ones.
     pub(super) fn note(&mut self, inputs: &Inputs) {
         self.hash = self.hashes.hash_one(inputs);
     }
@@ -180,7 +180,7 @@ impl Inputs {
     }
 }
 
-/// A file that cannot be read has a hash as well.
+/// Returns the hash of a file's contents, or of the error of reading it.
 impl Hash for Inputs {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         self.file.as_ref().map(|file| &file.text).hash(hasher);

@@ -1,7 +1,7 @@
 //! The key sets of `[jwt]`: read from a file, or fetched from an https URL.
 //!
-//! A URL is fetched when the configuration first names it, and from then on in the background. So a
-//! slow server of key sets delays no reload of other keys.
+//! A URL is fetched when the configuration first names it, and later in the background. So a slow
+//! server of key sets does not delay reloads of other keys.
 
 use std::{fs, path::PathBuf, time::Instant};
 
@@ -13,7 +13,7 @@ use crate::{
     server::fetch::{self, Authorities},
 };
 
-/// The most URLs that are remembered: the one in use, and others that were tried.
+/// Maximum number of stored URLs: the one in use, and others that were tried.
 const URLS_MAX: usize = 4;
 
 /// The key sets of a process, the newest URL last.
@@ -39,8 +39,8 @@ impl Fetched {
 }
 
 impl KeySets {
-    /// The document of a section. Fetches a URL that is new, or whose last fetch failed a while ago
-    /// and left no document; that can block for 10 s. The error names the key.
+    /// Returns the document of a section. Fetches a new URL, and repeats a failed first fetch after a
+    /// pause; that can block for 10 s. The error names the key.
     pub(super) fn document(&self, section: &JwtSection) -> Result<Vec<u8>, String> {
         if !section.is_url() {
             return fs::read(section.path()).map_err(|error| section.failed(&error));

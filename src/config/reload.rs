@@ -1,8 +1,8 @@
 //! The reload of a configuration while calls run: read and check everything, then replace it.
 //!
-//! [`Reloader::follow`] reloads on SIGHUP, and within 5 s of a change of the contents of a file. The
-//! contents count, not the times or events of files: so replaced symlinks, as Kubernetes does it,
-//! and network file systems are noticed. ReloadConfig calls [`Reload::reload`].
+//! [`Reloader::follow`] reloads on SIGHUP, and within 5 s of a change of a file. It compares the
+//! contents of files, not their times, and uses no file events. So it also notices symlinks that
+//! Kubernetes replaces, and changes on network file systems. ReloadConfig calls [`Reload::reload`].
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -76,8 +76,8 @@ impl Reloader {
     }
 
     /// Returns a future that reloads on SIGHUP, and changed files within 5 s. It never completes.
-    /// From now on SIGHUP does not end the process. Fails if there is no SIGHUP. Must be called in
-    /// a tokio runtime.
+    /// From now on SIGHUP does not end the process. Fails if the platform has no SIGHUP. Must be
+    /// called in a tokio runtime.
     pub fn follow(self: Arc<Self>) -> io::Result<impl Future<Output = ()> + Send> {
         let mut hangup = signal(SignalKind::hangup())?;
         let key_sets = self.key_sets.clone();
@@ -115,7 +115,7 @@ impl Reloader {
         }
     }
 
-    /// Checks the files, and replaces the configuration unless `dry_run`. All of it or nothing.
+    /// Checks the files, and replaces the configuration as a whole, unless `dry_run`.
     fn run(
         &self,
         in_use: &mut ActiveConfig,
@@ -214,7 +214,7 @@ impl Reload for Reloader {
                 return Err(ReloadError::NoFile);
             }
             let reloading = spawn_blocking(move || {
-                // Locked before the files are read: of two reloads, the second one reads later.
+                // Locked before the files are read, so that the second of two reloads reads newer files.
                 let mut in_use = self.in_use.lock();
                 let inputs = Inputs::read(&self.flags, &self.key_sets);
                 self.run(&mut in_use, &inputs, dry_run)

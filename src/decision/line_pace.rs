@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::time::coarse;
 
-/// A limit on one kind of line. The next line after a pause has the number of suppressed ones.
+/// A limit on one kind of line. After suppressed lines, the next line has their number.
 #[derive(Debug)]
 pub(crate) struct LinePace {
     lines_max: u32,
@@ -21,7 +21,7 @@ struct Paced {
     start: Duration,
     /// The lines of the period so far.
     lines: u32,
-    /// The lines that were suppressed since the last one.
+    /// The lines that were suppressed since the last logged one.
     suppressed: u64,
 }
 
@@ -42,7 +42,7 @@ impl Paced {
 }
 
 impl LinePace {
-    /// At most `lines_max` lines in a period.
+    /// Permits at most `lines_max` lines in a period.
     pub(crate) const fn new(lines_max: u32, period: Duration) -> LinePace {
         LinePace { lines_max, period, paced: Mutex::new(Paced::NEW) }
     }
@@ -68,7 +68,7 @@ pub(crate) struct LinePaces<K> {
 }
 
 impl<K: Eq + Hash> LinePaces<K> {
-    /// At most `lines_max` lines of a kind in a period.
+    /// Permits at most `lines_max` lines of a kind in a period.
     pub(crate) const fn new(lines_max: u32, period: Duration, kinds_max: usize) -> LinePaces<K> {
         LinePaces { lines_max, period, kinds_max, kinds: LazyLock::new(Mutex::default) }
     }

@@ -1,19 +1,19 @@
-//! The outcomes of a verb, as its metrics name them.
+//! The names of a verb's outcomes, for metrics.
 
 use std::fmt;
 
 use super::{Decision, metrics::OUTCOMES_MAX};
 
-/// The labels of the outcomes of a decision, and the label of each.
+/// The labels of a decision's outcomes.
 pub struct Outcomes<D: Decision> {
-    /// The labels: the words of the proto, in lower case.
+    /// The labels: the words of the proto in lower case.
     pub labels: &'static [&'static str],
     /// The position of an outcome in `labels`.
     pub index: fn(&D::Outcome) -> usize,
 }
 
 impl<D: Decision> Outcomes<D> {
-    /// For decisions of the engine itself, which no caller asks for: they are not counted.
+    /// For decisions of the engine itself. They are not counted, because no caller asks for them.
     pub const NONE: Outcomes<D> = Outcomes { labels: &[], index: |_| 0 };
     /// For decisions without a refusal.
     pub const OK: Outcomes<D> = Outcomes { labels: &["ok"], index: |_| 0 };

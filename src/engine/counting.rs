@@ -17,7 +17,7 @@ use crate::decision::{
 /// A verb whose outcomes are counted.
 #[derive(Debug, Clone, Copy)]
 pub struct CountedVerb {
-    /// Its script, which has its name and the position of its counters.
+    /// Its script, with the name of the verb and the position of its counters.
     pub script: &'static Script,
     /// The labels of its outcomes, in the order of the counters.
     pub outcomes: &'static [&'static str],

@@ -95,7 +95,7 @@ impl Hub {
         self.by_type.get_or(|| create(&self.limits))
     }
 
-    /// Sets the rules that calls follow which wait already, and those that wait later.
+    /// Sets the rules that present and later waiting calls follow.
     pub fn follow<R: Send + Sync + 'static>(&self, rules: Arc<R>) {
         self.followed::<R>().store(Some(rules));
     }

@@ -1,9 +1,9 @@
-//! What operators see of an engine.
+//! Values of an engine for its operators.
 
 use super::Engine;
 
 impl Engine {
-    /// The engine, `embedded` or `redis`; and where its state lies: `memory` or `data_dir`, or the
+    /// The engine, `embedded` or `redis`; and where its state is: `memory` or `data_dir`, or the
     /// kind of Redis, `single`, `sentinel` or `cluster`.
     pub fn kind(&self) -> (&'static str, &'static str) {
         match self {

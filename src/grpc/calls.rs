@@ -33,7 +33,7 @@ fn labels(service: &'static str, method: &'static str, kind: &'static str) -> Rp
     RpcLabels { path: format!("/{service}/{method}").leak(), service, method, kind }
 }
 
-/// All RPCs; the first entry stands for paths that no service has.
+/// All RPCs. The first entry counts calls of unknown paths.
 pub fn rpcs() -> &'static [RpcLabels] {
     &RPCS
 }

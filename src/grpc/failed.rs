@@ -12,12 +12,12 @@ use tonic_types::StatusExt;
 use super::{access::rpc, scope::Origin, status::code_name, traces::is_fault};
 use crate::decision::{line_pace::LinePaces, spans, text};
 
-/// Lines about failures of one kind in a period.
+/// Maximum number of lines about one kind of failure in a period.
 const LINES_MAX: u32 = 5;
 const PERIOD: Duration = Duration::from_secs(10);
-/// The most kinds. Reasons and RPCs are of this server, so a caller cannot add to them.
+/// Maximum number of kinds. The server defines RPCs and reasons, so callers cannot create kinds.
 const KINDS_MAX: usize = 512;
-/// The most bytes of a message in a line. It may repeat a name of the request.
+/// Maximum number of bytes of a message in a line. It may repeat a name of the request.
 const MESSAGE_BYTES_MAX: usize = 256;
 
 /// The RPC, the code and the reason of a failure.
@@ -55,7 +55,7 @@ pub(super) fn note(service: &'static str, method: &'static str, origin: &Origin,
     }
 }
 
-/// The same for a call through tonic, whose RPC is given by its path.
+/// Logs a failed call that went through tonic. Finds the RPC by the path.
 #[cold]
 pub(super) fn note_path(service: &'static str, path: &str, origin: &Origin, status: &Status) {
     note(service, rpc::of(path).map_or("_OTHER", |rpc| rpc.name), origin, status);

@@ -17,8 +17,8 @@ pub struct DecisionRules {
     pub sequences: Arc<Sequences>,
 }
 
-/// The rules in use. A call loads them once, while it is parsed, and keeps what it has read: it
-/// finishes under these rules although a reload replaces them.
+/// The rules in use. A call loads them once, when it is parsed, and finishes under them even if a
+/// reload replaces them.
 #[derive(Debug, Default)]
 pub struct CurrentRules(ArcSwap<DecisionRules>);
 

@@ -32,7 +32,7 @@ impl NotedNames {
     }
 }
 
-/// The caller and the namespace of a call, for log lines and spans. Unknown without callers.
+/// The caller and the namespace of a call, for log lines and spans. Empty without callers.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Origin(Option<Arc<Rights>>);
 

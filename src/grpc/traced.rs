@@ -13,7 +13,7 @@ use super::{
     traces::ServerSpan,
 };
 
-/// A sampled call: current while it runs, and ended with its answer.
+/// A sampled call: current while it runs. Its span ends with its answer.
 pub(super) struct TracedCall {
     span: Option<Box<ServerSpan>>,
     answering: Answering,

@@ -1,7 +1,7 @@
 //! The admin listener: HTTP/1.1 for operators, probes and Prometheus.
 //!
-//! It shares the thread that accepts connections, so everything is bounded: connections, header
-//! bytes and times. It reads no body, and each connection serves one request.
+//! It shares the thread that accepts gRPC connections. Connections, header bytes and times are
+//! therefore limited. It reads no body, and each connection serves one request.
 
 use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
 
@@ -28,13 +28,13 @@ use crate::{
     grpc::{CurrentRules, Routes, access::Access, rpcs},
 };
 
-/// The most connections; further ones are closed at once.
+/// Maximum number of connections; further ones are closed at once.
 const CONNECTIONS_MAX: usize = 32;
-/// The time until the headers of a request are complete.
+/// Time limit for the headers of a request.
 const HEADER_TIME_MAX: Duration = Duration::from_secs(5);
-/// The time of a connection, with its answer.
+/// Time limit for a connection, including its answer.
 const TIME_MAX: Duration = Duration::from_secs(30);
-/// The most bytes of the headers.
+/// Maximum number of bytes of the headers.
 const HEADER_BYTES_MAX: usize = 16 * 1024;
 /// The pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -44,25 +44,25 @@ const JSON: &str = "application/json";
 /// The admin listener of a server.
 #[derive(Debug, Clone, Default)]
 pub struct Admin {
-    /// `None` if there is none.
+    /// `None` if it is off.
     pub listener: Option<Arc<TcpListener>>,
     /// Whether the server counts as ready while the store is unreachable.
     pub ready_when_degraded: bool,
-    /// Whether there are metrics.
+    /// Whether `/metrics` is served.
     pub has_metrics: bool,
-    /// The globs of the pools with series of their own.
+    /// The globs of the pools with series.
     pub pools: Vec<String>,
     /// The namespaces of these pools, besides the default one.
     pub namespaces: Vec<Namespace>,
 }
 
 impl Admin {
-    /// What the pages show of the server.
+    /// Returns the values that the pages need, in addition to the engine.
     pub(super) fn sources(&self, connections: (Arc<Semaphore>, usize)) -> ServerSources {
         ServerSources { ready_when_degraded: self.ready_when_degraded, rpcs: rpcs(), connections }
     }
 
-    /// The pools with series. Fails if a glob is invalid.
+    /// Creates the series of pools. Fails if a glob is invalid.
     pub(super) fn pool_metrics(
         &self,
         routes: &Routes,
@@ -89,7 +89,7 @@ impl Admin {
     }
 }
 
-/// The pages, and who may read them.
+/// The pages, and the check of their readers.
 #[derive(Debug)]
 struct AdminPages {
     server: Arc<RunningServer>,
@@ -99,7 +99,7 @@ struct AdminPages {
     has_metrics: bool,
 }
 
-/// An answer before it is framed.
+/// Status, content type and body of an answer.
 type AdminPage = (StatusCode, &'static str, String);
 
 /// Accepts connections. Never completes.
@@ -114,7 +114,7 @@ async fn accept(listener: &TcpListener, pages: Arc<AdminPages>) {
         let pages = pages.clone();
         tokio::spawn(async move {
             let _permit = permit;
-            // A client that is slower than that gets no more.
+            // The time limit disconnects slow clients.
             let _ = timeout(TIME_MAX, connection(stream, pages)).await;
         });
     }
@@ -187,7 +187,7 @@ fn failed(error: &dyn std::error::Error) -> AdminPage {
     text(StatusCode::INTERNAL_SERVER_ERROR, &format!("the page cannot be written: {error}\n"))
 }
 
-/// Frames an answer.
+/// Builds the HTTP response of an answer.
 fn framed((status, content_type, body): AdminPage) -> Response<String> {
     let mut response = Response::new(body);
     *response.status_mut() = status;

@@ -17,7 +17,7 @@ impl Connection {
         answered(self.admin().get_status(request(pb::GetStatusRequest {}))).await
     }
 
-    /// Has the server read its configuration again; with `dry_run` it only lists the differences.
+    /// Reloads the configuration of the server. With `dry_run` it only lists the differences.
     ///
     /// Fails with INVALID_ARGUMENT if a file is wrong, and with FAILED_PRECONDITION if a key needs
     /// a restart or the server has no file. Nothing changes then.

@@ -1,7 +1,7 @@
 //! The page of metrics: sums the cells of all threads, and reads gauges.
 //!
-//! The names follow Prometheus's conventions, and the metrics of calls those of other gRPC servers.
-//! A label never has a value that callers choose, except for the pools that the configuration names.
+//! Names follow the conventions of Prometheus; metrics of calls have the names of other gRPC servers.
+//! Callers choose no value of a label, except the names of pools that match `[metrics] pools`.
 
 mod page;
 mod pools;
@@ -108,7 +108,7 @@ fn one(label: &'static str) -> Labels {
     vec![label.into()]
 }
 
-/// Calls, by RPC. An RPC without calls has only the count of started ones.
+/// Calls, by RPC. An RPC without calls has only the counter of started calls.
 fn calls(page: &mut MetricsPage, totals: &CellTotals, rpcs: &[RpcLabels]) {
     let labels = |rpc: &RpcLabels| -> Labels {
         vec![rpc.kind.into(), rpc.service.into(), rpc.method.into()]

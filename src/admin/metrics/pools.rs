@@ -1,7 +1,7 @@
-//! The series of pools that the configuration names.
+//! The series of pools that match `[metrics] pools`.
 //!
-//! A scrape reads the pools from the engine, so they are those of all servers on one Redis. It reads
-//! them at most once a second, and at most [`SERIES_MAX`] of them.
+//! A scrape reads the pools from the engine, so all servers of one Redis report the same values. It
+//! reads them at most once a second, and at most [`SERIES_MAX`] of them.
 
 use std::{
     fmt,
@@ -26,11 +26,11 @@ use crate::{
     engine::{Engine, PartitionCursor},
 };
 
-/// The most pools with series.
+/// Maximum number of pools with series.
 pub const SERIES_MAX: usize = 1000;
-/// The most pools of a listing that a scrape visits; further ones have no series.
+/// Maximum number of listed pools that a scrape visits; further ones have no series.
 const VISITED_MAX: usize = 20_000;
-/// Pools of a page, and of a batch of views.
+/// Number of pools in a page, and in a batch of views.
 const PAGE: u32 = 250;
 /// The time limit of a scrape's reads.
 const READ_MAX: Duration = Duration::from_secs(2);
@@ -82,7 +82,7 @@ impl PoolMetrics {
         Ok(PoolMetrics { globs, namespaces, settings, refused, last })
     }
 
-    /// Adds the series. Without a reachable store there are none.
+    /// Adds the series. Adds none while the store is unreachable.
     pub(super) async fn add(&self, page: &mut MetricsPage, engine: &Engine) {
         let series = self.current(engine).await;
         let rows = |value: &dyn Fn(&Name, &PoolView) -> SeriesValue| -> Vec<(Labels, SeriesValue)> {

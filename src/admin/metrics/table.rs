@@ -25,7 +25,7 @@ impl MetricKind {
         }
     }
 
-    /// The end of the metric's name, which the text format adds to the name of the family.
+    /// The suffix that the text format adds to the name of the family.
     pub const fn suffix(self) -> &'static str {
         match self {
             MetricKind::Counter => "_total",

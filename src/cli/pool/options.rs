@@ -17,7 +17,7 @@ Examples:
     tollgate pool list
     tollgate pool get ar:0571
 
-  Admit nobody new for a while; running leases go on:
+  Admit no new task for a while; running leases continue:
     tollgate pool pause ar:0571
     tollgate pool resume ar:0571
 
@@ -29,14 +29,15 @@ Examples:
     tollgate pool leases ar:0571
     tollgate pool evict ar:0571 camera-1 snapshot-1 --reason 'device is gone'
 
-pause and resume set `paused` and change no other setting. So resume returns to the
-capacity that applied before the pause: that of `pool configure`, or else that of the
-configuration file. It also admits to a pool that the file pauses. reset removes all
-settings of `pool configure`, pause and resume: those of the file apply again. It also ends
-a hold after a failover, and repairs stored values that cannot be read.
+pause and resume change only `paused`. So the capacity from before the pause applies
+after resume: that of `pool configure`, or else that of the configuration file. resume
+also opens a pool that the configuration file pauses. reset removes all settings of
+`pool configure`, pause and resume: those of the file apply again. It also ends a hold
+after a failover, and repairs stored values that cannot be read.
 
-reset and `evict --all` ask first. Without a terminal they need --yes. `evict --all` evicts
-the leases that are listed while it runs: pause the pool first if none shall follow.
+reset and `evict --all` ask first. Without a terminal they need --yes. `evict --all`
+evicts the leases that are listed while it runs: pause the pool first to prevent new
+ones.
 
 With --output json, list prints a Pool on each line, leases a Lease; get, configure, pause,
 resume and reset print a Pool; evict prints an EvictTaskResponse, with --all an object with
@@ -73,7 +74,7 @@ pub enum PoolVerb {
     Get(PoolName),
     /// Change settings at run time, until a reset
     Configure(SettingsFlags),
-    /// Admit no new task; running leases go on
+    /// Admit no new task; running leases continue
     Pause(PoolName),
     /// Admit tasks again, with the capacity from before the pause
     Resume(PoolName),

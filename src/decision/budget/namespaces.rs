@@ -166,7 +166,7 @@ impl KnownNamespaces {
         let used = rule.map(|(_, limits)| {
             let (limits, servers) = (*limits, self.servers);
             let counts = counts.unwrap_or_else(|| Arc::new(NamespaceCounts::new()));
-            // Nobody counts a total without a limit, so it would stay wanted for ever.
+            // A total without a limit is never counted, so its request for a count would never end.
             let unlimited = |total: &Total| limits.total_max(*total).is_none();
             for total in Total::ALL.into_iter().filter(unlimited) {
                 counts.tallies.of(total).lock().forget();

@@ -105,7 +105,7 @@ impl Tally {
         self.recent -= u64::from(added.begun == self.begun).min(self.recent);
     }
 
-    /// Forgets the total, which is no longer limited: it is 0 if it is limited again.
+    /// Sets a total to 0 when its limit is removed.
     pub(super) fn forget(&mut self) {
         self.begin();
         self.end(0);

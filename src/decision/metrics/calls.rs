@@ -28,7 +28,7 @@ pub const CODE_NAMES: [&str; CODES] = [
     "Unauthenticated",
 ];
 
-/// An RPC, as its metrics name it. Its position in the list of all RPCs is that of its counters.
+/// The labels of an RPC. Its position in the list of all RPCs is the position of its counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RpcLabels {
     /// The path of its URL.
@@ -43,11 +43,11 @@ pub struct RpcLabels {
 
 /// The status of a call that its client has ended.
 const CANCELLED: usize = 1;
-/// The status of codes outside the list.
+/// The status that replaces codes outside the list.
 const UNKNOWN: usize = 2;
 
-/// A call that is counted as started, and is counted as handled when it ends. A call that is dropped
-/// before that was cancelled.
+/// A started call, which is counted as handled when it ends. Dropping it earlier counts it as
+/// cancelled.
 #[derive(Debug)]
 pub struct CountedCall {
     method: u16,

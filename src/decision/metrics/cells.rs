@@ -1,8 +1,8 @@
 //! The cells of a thread, and their sums.
 //!
 //! A thread takes its cells at its first count and gives them back when it ends; the next thread
-//! continues them. So there are at most as many cells as threads that counted at the same time:
-//! the worker threads, and a few for maintenance and for the disk.
+//! continues them. So the number of cells is the largest number of threads that counted at the same
+//! time: the worker threads, and a few for maintenance and for the disk.
 
 use std::cell::Cell;
 
@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 
 use super::{CODES, Durations, Sizes, ThreadCounter};
 
-/// The most RPCs that are counted separately.
+/// Maximum number of RPCs that are counted separately.
 pub const METHODS_MAX: usize = 64;
-/// The most scripts.
+/// Maximum number of scripts.
 pub const SCRIPTS_MAX: usize = 64;
-/// The most outcomes of a verb.
+/// Maximum number of outcomes of a verb.
 pub const OUTCOMES_MAX: usize = 8;
 
 /// The calls of an RPC.
@@ -24,7 +24,7 @@ pub struct CallCells {
     pub started: ThreadCounter,
     /// Finished calls, by status code.
     pub handled: [ThreadCounter; CODES],
-    /// From the headers to the status.
+    /// Times from the headers to the status.
     pub durations: Durations,
 }
 
@@ -61,7 +61,7 @@ impl StoreFailure {
     ];
 }
 
-/// The cells of a thread. 128 bytes apart: processors fetch two lines of 64 bytes at once.
+/// The cells of a thread. Aligned to 128 bytes, because processors fetch two lines of 64 bytes at once.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Cells {
@@ -110,7 +110,7 @@ impl Cells {
     }
 }
 
-/// All cells, and those that no thread has.
+/// All cells, and the cells that no thread uses.
 static ALL: Mutex<(Vec<&'static Cells>, Vec<&'static Cells>)> =
     Mutex::new((Vec::new(), Vec::new()));
 
@@ -125,7 +125,7 @@ impl Drop for Lent {
 }
 
 thread_local! {
-    /// Without a destructor, so that a count checks nothing but the option.
+    /// Has no destructor, so that a count checks only the option.
     static OWN: Cell<Option<&'static Cells>> = const { Cell::new(None) };
     static LENT: Cell<Option<Lent>> = const { Cell::new(None) };
 }
@@ -148,19 +148,19 @@ fn take() -> &'static Cells {
         all.push(cells);
         cells
     });
-    // A thread whose other destructors count keeps its cells for ever; no thread of a server does.
+    // A thread that first counts in a destructor never returns its cells. No thread of a server does that.
     if LENT.try_with(|lent| lent.set(Some(Lent(cells)))).is_ok() {
         OWN.set(Some(cells));
     }
     cells
 }
 
-/// The cells of all threads, to be summed.
+/// The cells of all threads, for sums.
 #[derive(Debug)]
 pub struct CellTotals(Vec<&'static Cells>);
 
 impl CellTotals {
-    /// The cells as they are now. They go on counting.
+    /// Collects the current cells. They continue to count.
     pub fn now() -> CellTotals {
         CellTotals(ALL.lock().0.clone())
     }

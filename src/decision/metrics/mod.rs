@@ -1,8 +1,8 @@
-//! What a server counts about itself. The scrape of the admin listener reads it.
+//! Counters of a server's own work. A scrape of the admin listener reads them.
 //!
-//! Each thread counts in cells of its own ([`Cells`]): a load and a store, without a lock, a lookup
-//! or an atomic addition. A scrape sums the cells of all threads ([`CellTotals`]). The labels of a cell
-//! are its position, which the code knows when it is compiled.
+//! Each thread counts in its own cells ([`Cells`]): a load and a store, without a lock, a lookup or an
+//! atomic addition. A scrape sums the cells of all threads ([`CellTotals`]). The position of a cell
+//! determines its labels; it is known when the program is compiled.
 //!
 //! The cells belong to the process: several servers in one process, as in tests, share them.
 

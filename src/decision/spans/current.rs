@@ -18,7 +18,7 @@ thread_local! {
     static DRAWN: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The sampled calls that this thread works for now. `None` if the call is not sampled.
+/// Returns the sampled calls that this thread works for now; `None` if the call is not sampled.
 pub fn current() -> Option<Calls> {
     CURRENT.with(|current| {
         let calls = current.take()?;
@@ -37,7 +37,7 @@ pub fn enter(calls: Option<Calls>) -> Entered {
     Entered { before: CURRENT.replace(calls) }
 }
 
-/// Makes the calls before it current again when it is dropped.
+/// Makes the previous calls current again when it is dropped.
 #[derive(Debug)]
 pub struct Entered {
     before: Option<Calls>,

@@ -1,8 +1,8 @@
-//! Spans of traces: the records of sampled calls, without a library of traces.
+//! Spans of sampled calls, independent of any tracing library.
 //!
 //! `grpc` starts a [`CallSpan`] for a sampled call and makes it current while the call runs. An
 //! engine asks for the [`current`] calls and records the spans of its own work as their children.
-//! `server` exports what a [`Recorder`] gets. Calls that are not sampled have no span.
+//! A [`Recorder`] takes finished spans, and `server` exports them. Other calls have no span.
 
 mod current;
 
@@ -12,7 +12,7 @@ use super::time::{Clock, Timestamp, monotonic};
 
 pub use current::{Entered, Within, current, enter, trace_id};
 
-/// The most links of a span to spans of other calls.
+/// Maximum number of links from a span to spans of other calls.
 const LINKS_MAX: usize = 8;
 
 /// The identity of a trace, in hexadecimal digits as in `traceparent`.
@@ -39,7 +39,7 @@ pub struct SpanContext {
 pub struct Parent {
     /// The span in the same trace; not 0.
     pub span: u64,
-    /// Whether another process has recorded it.
+    /// Whether another process recorded the parent.
     pub is_remote: bool,
 }
 
@@ -73,7 +73,7 @@ pub struct Span {
     pub parent: Option<Parent>,
     /// Its side.
     pub kind: SpanKind,
-    /// Its name, of a small set.
+    /// Its name, one of a small set.
     pub name: Cow<'static, str>,
     /// Its start.
     pub start: Timestamp,
@@ -81,7 +81,7 @@ pub struct Span {
     pub end: Timestamp,
     /// Its properties.
     pub attributes: Vec<Attribute>,
-    /// Spans of other traces that the same work has served.
+    /// Spans of other traces that the same work served.
     pub links: Vec<SpanContext>,
     /// The number of further links, which were left out.
     pub links_left_out: u32,
@@ -91,7 +91,7 @@ pub struct Span {
 
 /// Takes the spans that have ended. It must not block.
 pub trait Recorder: fmt::Debug + Send + Sync {
-    /// Takes a span, or drops and counts it.
+    /// Takes a span. If it cannot, it drops and counts the span.
     fn record(&self, span: Span);
 }
 
@@ -117,7 +117,7 @@ impl CallSpan {
     }
 }
 
-/// The sampled calls that a piece of work serves: one, or several if it is a batch.
+/// The sampled calls that some work serves: one call, or several in a batch.
 pub type Calls = Arc<[CallSpan]>;
 
 /// The start of a span.
@@ -149,8 +149,8 @@ pub struct BatchSpans {
 }
 
 impl BatchSpans {
-    /// Starts the spans of a batch. `items` has the calls of each item. `None` if no call of the
-    /// batch is sampled; that costs nothing but the look at the items.
+    /// Starts the spans of a batch. `items` has the calls of each item. Returns `None` if no call of
+    /// the batch is sampled; that costs only a pass over the items.
     pub fn start<'a>(
         items: impl ExactSizeIterator<Item = Option<&'a Calls>>,
     ) -> Option<BatchSpans> {

@@ -76,8 +76,8 @@ pub trait Waits: Decision + Clone {
 
     /// The ticket that the decision is sent with; `None` if the call does not wait.
     fn waiting(&mut self) -> &mut Option<WaitingCall>;
-    /// Takes the settings of other rules over, before the next try of a waiting call. So a capacity
-    /// that a reload has lowered also applies to calls that waited already.
+    /// Applies the settings of newer rules, before the next try of a waiting call. So a capacity
+    /// that a reload lowered also applies to calls that already wait.
     fn follow(&mut self, _rules: &Self::Rules) {}
     /// The name of the waiter in the queue, such as device and task. One waiter has at most one
     /// ticket.

@@ -78,7 +78,7 @@ struct CoalescedCall<D: Decision> {
     decision: D,
     deadline: Instant,
     reply: oneshot::Sender<Result<D::Outcome, Error>>,
-    /// The sampled call, since a task of its own decides.
+    /// The sampled call. It is passed on because another task decides.
     calls: Option<Calls>,
     /// Released when the batch is formed, even if the call was cancelled.
     _place: OwnedSemaphorePermit,

@@ -1,13 +1,13 @@
-//! Who may read the admin pages.
+//! Access to the admin pages.
 
 use hyper::{HeaderMap, header::AUTHORIZATION};
 
 use super::{Access, Credentials, Denial, Permission};
 
 impl Access {
-    /// Checks that the headers of an admin page have the token of a caller that may read everything:
-    /// with the permission `read`, in every namespace, and not restricted to some names. Fails with
-    /// whether the token is valid, and the reason.
+    /// Checks the token in the headers of a request for an admin page. Its caller needs the
+    /// permission `read` in every namespace, and no globs of names. The error is whether the token
+    /// is valid, and the reason.
     pub fn check_admin(&self, headers: &HeaderMap) -> Result<(), (bool, String)> {
         let refused = |denial: Denial| (false, denial.status().message().to_owned());
         let values = headers.get_all(AUTHORIZATION);

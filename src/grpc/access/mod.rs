@@ -329,8 +329,8 @@ impl Memo {
 }
 
 impl Caller {
-    /// Checks the rights of a call of `AdminService`. The server belongs to all namespaces, so a
-    /// caller that is limited to another one than the default, or to names, may not call it.
+    /// Checks the rights of a call of `AdminService`. It concerns all namespaces, so callers with
+    /// names, or of one namespace other than the default one, are refused.
     fn permit_admin(
         &self,
         permission: Permission,
@@ -342,7 +342,7 @@ impl Caller {
         if grants.peek().is_none() || self.names.is_some() {
             return Err(Denial::Service(Service::Admin));
         }
-        // It has no meaning for these calls, but a malformed one is an error in every call.
+        // These calls ignore the namespace, but a malformed one is an error in every call.
         asked.map(Namespace::parse).transpose().map_err(Denial::NamespaceMalformed)?;
         match grants.any(|(_, permissions)| permissions.contain(permission)) {
             true => Ok(Namespace::DEFAULT),

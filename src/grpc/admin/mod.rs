@@ -1,6 +1,6 @@
 //! `AdminService`: the status of this server, and the reload of its configuration.
 //!
-//! It takes no decisions, so it goes through tonic, as health does: it is answered whatever the
+//! Its calls go through tonic, like health. They take no decisions, so they are answered whatever the
 //! length of the queue and the state of the store.
 
 use std::{collections::HashMap, sync::Arc};
@@ -28,7 +28,7 @@ use crate::{
 
 /// The type of the violations in a PreconditionFailure.
 const NEEDS_RESTART: &str = "NEEDS_RESTART";
-/// The most violations in the details of an error, which are sent as a header.
+/// Maximum number of violations in the details of an error, which are sent as a header.
 const VIOLATIONS_MAX: usize = 16;
 /// The longest text of a message or violation, bytes.
 const TEXT_BYTES_MAX: usize = 1024;
@@ -37,7 +37,7 @@ const TEXT_BYTES_MAX: usize = 1024;
 #[derive(Debug)]
 pub struct AdminHandlers {
     server: Arc<RunningServer>,
-    /// `None` if the server has no configuration that can be replaced.
+    /// `None` if the server cannot reload.
     reload: Option<Arc<dyn Reload>>,
 }
 

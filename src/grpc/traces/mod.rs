@@ -1,8 +1,8 @@
 //! Traces: the server span of a sampled call.
 //!
-//! A call is sampled if its `traceparent` says so. A call without a valid one is sampled by the own
-//! ratio. `tracestate` and `baggage` are not read. A call that is not sampled costs one look for the
-//! header, and nothing if the server exports no spans.
+//! The flag of a valid `traceparent` decides whether a call is sampled. Other calls are sampled at the
+//! configured ratio. `tracestate` and `baggage` are not read. A call that is not sampled costs one
+//! lookup of the header, and nothing if the server exports no spans.
 
 mod traceparent;
 
@@ -24,7 +24,7 @@ use traceparent::TraceParent;
 
 /// The method of a call that the server does not know.
 const OTHER: &str = "_OTHER";
-/// The RPCs of health, which have no permission.
+/// The RPCs of health, which need no permission.
 const HEALTH: [&str; 2] = ["grpc.health.v1.Health/Check", "grpc.health.v1.Health/Watch"];
 
 /// Decides which calls are sampled, and starts their spans.
@@ -87,8 +87,8 @@ impl ServerSpan {
         spans::enter(Some(self.calls.clone()))
     }
 
-    /// Notes who calls, and the pools that the request will name. Other names may be those of users
-    /// or devices, which do not belong into a trace.
+    /// Adds the caller, and the pools of the request once they are parsed. Other names may identify
+    /// users or devices, which do not belong in a trace.
     pub(super) fn describe<B>(&mut self, request: &mut Request<B>, origin: &Origin) {
         self.origin = origin.clone();
         if self.has_pools {
@@ -164,7 +164,7 @@ fn method(path: &str) -> Cow<'static, str> {
     }
 }
 
-/// Whether a code is a fault of the server, and not of its caller.
+/// Whether a code means a fault of the server, not of its caller.
 pub(super) fn is_fault(code: Code) -> bool {
     matches!(
         code,

@@ -1,6 +1,6 @@
 //! Reads `traceparent` of W3C Trace Context.
 //!
-//! Everything but a valid header is as if there were none: a caller cannot do harm with it.
+//! An invalid header counts as a missing one, so callers cannot do harm with it.
 
 use hyper::{HeaderMap, header::HeaderName};
 
@@ -22,7 +22,7 @@ pub(super) struct TraceParent {
 
 /// Returns the span of the caller; `None` if it is missing, invalid or given more than once.
 pub(super) fn read(headers: &HeaderMap) -> Option<TraceParent> {
-    // Only calls that have the header pay for the second look.
+    // Only calls with the header pay for the second lookup.
     let value = headers.get(TRACEPARENT)?;
     match headers.get_all(TRACEPARENT).iter().nth(1) {
         None => parse(value.as_bytes()),
@@ -42,7 +42,7 @@ fn parse(value: &[u8]) -> Option<TraceParent> {
         _ if !rest.is_empty() && rest[0] != b'-' => return None,
         _ => {}
     }
-    // The casts are safe: as many digits as the types hold.
+    // The casts are safe: the numbers of digits fit the types.
     let (trace, span) = (TraceId(digits(trace)?), digits(span)? as u64);
     let is_sampled = digits(flags)? as u8 & SAMPLED != 0;
     (trace.0 != 0 && span != 0).then_some(TraceParent { trace, span, is_sampled })

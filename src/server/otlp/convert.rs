@@ -1,4 +1,4 @@
-//! Spans as the types of OpenTelemetry.
+//! Converts spans to the types of OpenTelemetry.
 
 use std::{
     borrow::Cow,
@@ -20,7 +20,7 @@ use crate::decision::{
     time::Timestamp,
 };
 
-/// What the spans describe. `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` add to it.
+/// The resource that the spans describe. `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` add to it.
 pub(super) fn resource() -> Resource {
     let resource = Resource::builder()
         .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));

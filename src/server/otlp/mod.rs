@@ -1,7 +1,7 @@
 //! Exports spans by OTLP over gRPC, in the background.
 //!
-//! A worker thread puts a span into a bounded queue and never waits. One task takes the spans from
-//! the queue, collects them into batches and sends these to the collector, one at a time. If the
+//! Worker threads add spans to a bounded queue and never wait. One task takes the spans from the queue
+//! and sends them to the collector in batches, one batch at a time. If the
 //! collector is slow or unreachable, the queue fills up, and further spans are dropped and counted
 //! (`spans` in the log line about reached limits).
 
@@ -32,20 +32,20 @@ use crate::{
     grpc::Tracer,
 };
 
-/// The most finished spans that wait for the collector: about 2 MiB.
+/// Maximum number of finished spans that wait for the collector: about 2 MiB.
 const QUEUED_MAX: usize = 2048;
-/// The most spans of one message to the collector.
+/// Maximum number of spans in one message to the collector.
 const BATCH_MAX: usize = 512;
-/// The time that the first span of a batch waits for others.
+/// Time for which the first span of a batch waits for others.
 const COLLECT: Duration = Duration::from_secs(1);
-/// The time for one message to the collector.
+/// Time limit for one message to the collector.
 const EXPORT_MAX: Duration = Duration::from_secs(10);
-/// The most time for the last spans at shutdown.
+/// Time limit for the last spans at shutdown.
 const FLUSH_MAX: Duration = Duration::from_secs(5);
 /// The longest `otlp.endpoint`, bytes.
 const ENDPOINT_BYTES_MAX: usize = 2048;
 
-/// Where spans go, and which calls have one.
+/// The collector of spans, and the share of sampled calls.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OtlpOptions {
     /// URL of the collector.
@@ -130,8 +130,8 @@ impl Otlp {
         Tracer::new(self.sampling, self.queue.clone())
     }
 
-    /// Sends the spans in the queue, in at most this time, and ends the export. The spans that are
-    /// left are dropped and counted.
+    /// Sends the spans in the queue, in at most this time, and ends the export. The remaining spans
+    /// are dropped, and their number is logged.
     pub async fn finish(&self, most: Duration) {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Running { end, mut task }) = running else { return };
@@ -147,7 +147,7 @@ impl Otlp {
     }
 }
 
-/// Exports spans until the end, then those in the queue.
+/// Exports spans until the export ends, then those left in the queue.
 async fn run(
     exporter: SpanExporter,
     mut spans: mpsc::Receiver<Span>,

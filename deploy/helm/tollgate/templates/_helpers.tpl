@@ -44,7 +44,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- fail "set config or existingConfigSecret, not both" -}}
 {{- end -}}
 {{- if and .Values.metrics.enabled (not .Values.existingConfigSecret) -}}
-{{- fail "metrics.enabled needs existingConfigSecret with a [[caller]] that may read: the listener refuses strangers" -}}
+{{- fail "metrics.enabled needs existingConfigSecret with a [[caller]] that may read: the listener requires a token" -}}
 {{- end -}}
 {{- if and .Values.metrics.serviceMonitor.enabled (not .Values.metrics.enabled) -}}
 {{- fail "metrics.serviceMonitor.enabled needs metrics.enabled" -}}
