@@ -93,7 +93,9 @@ impl FirstConfig {
         let (hashes, key_sets) = (RandomState::new(), Arc::<KeySets>::default());
         let inputs = Inputs::read(flags, &key_sets);
         let tried = Tried { hash: hashes.hash_one(&inputs), hashes };
-        Ok(FirstConfig { loaded: inputs.load(flags)?, tried, key_sets })
+        let loaded = inputs.load(flags)?;
+        inputs.check_validity()?;
+        Ok(FirstConfig { loaded, tried, key_sets })
     }
 }
 
@@ -128,10 +130,7 @@ impl Inputs {
 
     /// Checks everything and builds the configuration. Changes nothing.
     pub(super) fn load(&self, flags: &ServeFlags) -> Result<LoadedConfig, ConfigError> {
-        let placed = |error: ConfigError, is_of_file: bool| match &self.file {
-            Some(FileInput { path, text: Ok(text), .. }) => error.within(path, text, is_of_file),
-            _ => error,
-        };
+        let placed = |error, is_of_file| self.placed(error, is_of_file);
         let read = self.read_file().map_err(|error| placed(error, true))?;
         let file = read.file.clone();
         let config = Config::merge(flags, read).map_err(|error| placed(error, false))?;
@@ -153,6 +152,20 @@ impl Inputs {
             hash
         });
         Ok(LoadedConfig { config, tls, hash: hash.unwrap_or_default(), settings })
+    }
+
+    /// Fails if the certificate is expired or not yet valid.
+    pub(super) fn check_validity(&self) -> Result<(), ConfigError> {
+        let checked = self.contents().map_or(Ok(()), TlsContents::check_validity);
+        checked.map_err(|error| self.placed(ConfigError::new(error), false))
+    }
+
+    /// Adds the file to an error.
+    fn placed(&self, error: ConfigError, is_of_file: bool) -> ConfigError {
+        match &self.file {
+            Some(FileInput { path, text: Ok(text), .. }) => error.within(path, text, is_of_file),
+            _ => error,
+        }
     }
 
     /// Checks the file, and builds its rules.

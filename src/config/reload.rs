@@ -159,6 +159,10 @@ impl Reloader {
         if !at_start.is_empty() {
             return Err(ReloadError::NeedsRestart(at_start));
         }
+        // An expired certificate that is in use stops no reload.
+        if at_run_time.iter().any(|it| section_of(&it.key) == "tls") {
+            inputs.check_validity().map_err(invalid)?;
+        }
         if loaded.config.callers.is_none() && !self.parts.access.is_open() {
             let reason = "caller: no [[caller]] is left, which would let everybody in; restart \
                           the server to do that";

@@ -73,9 +73,9 @@ impl Engine {
     where
         D: Decision<State: Sharded, Stages: Stages<D>>,
     {
-        let outcomes = self.submit_all(&reads, deadline).await?;
+        let outcomes = self.store_all(&reads, deadline).await?;
         let entries = reads.into_iter().zip(outcomes).map(|(read, outcome)| match outcome {
-            Ok(answered) => Ok((read, Some(answered.outcome))),
+            Ok(outcome) => Ok((read, Some(outcome))),
             Err(Error::Corrupt(_)) => Ok((read, None)),
             Err(error) => Err(error),
         });

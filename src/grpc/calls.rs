@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use tonic::Status;
 
 use super::access;
-use crate::decision::metrics::{CountedCall, METHODS_MAX, RpcLabels};
+use crate::decision::metrics::{self, CountedCall, METHODS_MAX, RpcLabels};
 
 /// The RPCs of health and reflection: service, method and kind.
 const OTHERS: [(&str, &str, &str); 5] = [
@@ -40,7 +40,8 @@ pub fn rpcs() -> &'static [RpcLabels] {
 
 /// Counts the start of a call with this URL path.
 pub(super) fn start(path: &str) -> CountedCall {
-    CountedCall::start(RPCS.iter().position(|rpc| rpc.path == path).unwrap_or_default())
+    let find = || RPCS.iter().position(|rpc| rpc.path == path);
+    CountedCall::start(if metrics::is_on() { find().unwrap_or_default() } else { 0 })
 }
 
 /// Counts the end of a call with this status.

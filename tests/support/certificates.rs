@@ -14,6 +14,7 @@ use rustls::{
 };
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tollgate::decision::time::Clock;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Error, Identity};
 
 use crate::support::{
@@ -56,6 +57,15 @@ impl Authority {
         let mut params = Authority::server_params();
         params.not_before = date_time_ymd(2020, 1, 1);
         params.not_after = date_time_ymd(2020, 1, 2);
+        self.sign(&params)
+    }
+
+    /// The same, but it expires after `seconds`.
+    pub fn expiring(&self, seconds: u64) -> Leaf {
+        let now = Clock::system().now().0 / 1_000_000;
+        let mut params = Authority::server_params();
+        let end = Duration::from_secs(now + seconds);
+        params.not_after = date_time_ymd(1970, 1, 1) + end;
         self.sign(&params)
     }
 

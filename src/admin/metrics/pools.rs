@@ -78,6 +78,7 @@ impl PoolMetrics {
             [] => Vec::new(),
             _ => [Namespace::DEFAULT].into_iter().chain(namespaces.iter().cloned()).collect(),
         };
+        let namespaces = without_repeats(namespaces);
         let (globs, last) = (Globs::new(globs.iter())?, Mutex::default());
         Ok(PoolMetrics { globs, namespaces, settings, refused, last })
     }
@@ -161,6 +162,16 @@ impl PoolMetrics {
         series.pools.extend(views.filter_map(|(get, view)| Some((get.pool, view.ok()?))));
         Ok(())
     }
+}
+
+fn without_repeats(namespaces: Vec<Namespace>) -> Vec<Namespace> {
+    let mut kept: Vec<Namespace> = Vec::with_capacity(namespaces.len());
+    for namespace in namespaces {
+        if !kept.contains(&namespace) {
+            kept.push(namespace);
+        }
+    }
+    kept
 }
 
 fn labels(pool: &Name) -> Labels {

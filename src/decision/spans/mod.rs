@@ -156,11 +156,13 @@ impl BatchSpans {
     ) -> Option<BatchSpans> {
         let size = items.len();
         let mut calls: Vec<CallSpan> = Vec::new();
-        for call in items.flatten().flat_map(|calls| calls.iter()) {
-            // The items of one call are neighbours.
-            if calls.last().is_none_or(|last| last.context != call.context) {
-                calls.push(call.clone());
+        let mut last: Option<&Calls> = None;
+        for item in items.flatten() {
+            // The items of one call, and those that were combined, are neighbours.
+            if !last.is_some_and(|last| Arc::ptr_eq(last, item)) {
+                calls.extend_from_slice(item);
             }
+            last = Some(item);
         }
         match calls.is_empty() {
             true => None,

@@ -53,6 +53,14 @@ fn a_batch_has_one_child_for_each_sampled_call_and_bounded_links() {
 }
 
 #[test]
+fn items_that_were_combined_share_their_spans() {
+    let kept = Arc::new(Kept::default());
+    let combined: Calls = (0..500).map(|_| CallSpan::new(None, kept.clone())).collect();
+    let spans = BatchSpans::start([Some(&combined); 500].into_iter()).unwrap();
+    assert_eq!((spans.calls.len(), spans.calls.capacity() < 1_000), (500, true));
+}
+
+#[test]
 fn a_batch_without_sampled_calls_has_no_spans() {
     assert!(BatchSpans::start([None, None].into_iter()).is_none());
 }

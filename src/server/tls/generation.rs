@@ -121,6 +121,15 @@ impl TlsContents {
         all.flatten().map(|file| (file.key, &*file.path, file.bytes.as_deref().ok()))
     }
 
+    /// Fails if the certificate of the server is expired or not yet valid. Not a part of
+    /// [`TlsContents::build`]: a certificate that expires in use must not stop reloads of other
+    /// keys.
+    pub fn check_validity(&self) -> Result<(), String> {
+        let chain: Vec<CertificateDer<'static>> = self.cert.all("certificate")?;
+        let checked = chain.first().map_or(Ok(()), check_validity);
+        checked.map_err(|reason| self.cert.error(reason))
+    }
+
     /// The expiry of the server's certificate, in seconds since the Unix epoch; `None` if it cannot
     /// be read.
     fn expiry(&self) -> Option<u64> {
@@ -131,7 +140,6 @@ impl TlsContents {
     /// Builds the settings of connections.
     fn settings(&self) -> Result<ServerConfig, String> {
         let chain: Vec<CertificateDer<'static>> = self.cert.all("certificate")?;
-        check_validity(&chain[0]).map_err(|reason| self.cert.error(reason))?;
         let key = PrivateKeyDer::from_pem_slice(self.key.bytes()?);
         let key = key.map_err(|error| match error {
             pem::Error::NoItemsFound => self.key.error("no private key; it must not be encrypted"),

@@ -79,7 +79,8 @@ async fn pages_of_an_open_address_are_shown_to_callers_that_may_read_everything(
     };
     let text = caller(1, "allow = [\"read\"]\nnamespace = \"*\"")
         + &caller(2, "allow = [\"use\"]\nnamespace = \"*\"")
-        + &caller(3, "allow = [\"read\"]\nnamespace = \"acme\"");
+        + &caller(3, "allow = [\"read\"]\nnamespace = \"acme\"")
+        + &caller(4, "allow = [\"read\"]\nnamespace = \"*\"\nservices = [\"rate\"]");
     files.write("callers.toml", &text);
     let port = free_port();
     let admin = format!("[::ffff:127.0.0.1]:{port}");
@@ -89,7 +90,7 @@ async fn pages_of_an_open_address_are_shown_to_callers_that_may_read_everything(
     for path in ["/metrics", "/status"] {
         assert_eq!(asked(path, String::new()).await, 401, "{path}");
         assert_eq!(asked(path, bearer(1)).await, 200, "{path}");
-        for number in [2, 3] {
+        for number in [2, 3, 4] {
             assert_eq!(asked(path, bearer(number)).await, 403, "{path}, caller {number}");
         }
         assert_eq!(asked(path, bearer(9)).await, 401, "{path}");

@@ -1,5 +1,7 @@
 //! Changed rules apply to the next call, without a restart.
 
+use std::time::Duration;
+
 use tollgate_client::pb;
 
 use super::{Reloads, pool};
@@ -136,6 +138,27 @@ async fn callers_and_namespaces_change_and_no_credential_is_shown() {
         }
     };
     tokio::time::timeout(super::PATIENCE, limited).await.expect("the limit applies");
+}
+
+/// A certificate that expires in use must not keep an operator from changing other keys.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expired_certificate_in_use_stops_no_reload() {
+    let ours = Authority::new("ours");
+    let server = TlsServer::start(&ours.expiring(15), &pool("p", 3)).await;
+    server.client(&ours.pem(), None).await.unwrap();
+    let expired = async {
+        // Clients refuse the certificate from then on.
+        while server.client(&ours.pem(), None).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    tokio::time::timeout(super::PATIENCE, expired).await.expect("the certificate expires");
+    server.files.configure(&pool("p", 4));
+    server.reload().await;
+    // Another expired certificate is an error.
+    server.files.write_leaf(&ours.expired());
+    server.server.process.signal("-HUP");
+    server.files.logged("the configuration was not reloaded", 1).await;
 }
 
 /// Certificates are a part of the configuration: shown by their digests, replaced with the rest.

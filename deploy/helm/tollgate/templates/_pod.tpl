@@ -6,11 +6,19 @@ metadata:
     {{- with .Values.podLabels }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
-  {{- with .Values.podAnnotations }}
   annotations:
+    {{- /* The key `replicas` needs a restart. */}}
+    tollgate/replicas: {{ .Values.replicaCount | quote }}
+    {{- with .Values.podAnnotations }}
     {{- toYaml . | nindent 4 }}
-  {{- end }}
+    {{- end }}
 spec:
+  {{- if and .Values.tls.existingSecret (ne .Values.tls.serverName "localhost") }}
+  {{- /* The probes call the pod itself by the name in its certificate. */}}
+  hostAliases:
+    - ip: 127.0.0.1
+      hostnames: [{{ .Values.tls.serverName | quote }}]
+  {{- end }}
   automountServiceAccountToken: false
   enableServiceLinks: false
   terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}
