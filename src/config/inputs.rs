@@ -141,7 +141,9 @@ impl Inputs {
         }
         let build = |(options, contents): &(TlsOptions, TlsContents)| {
             let built = contents.build(options.max_connection_age);
-            built.map_err(|error| placed(ConfigError::new(error), false))
+            // The expiry of the certificate explains more than that its key does not fit.
+            let explained = |error| contents.check_validity().err().unwrap_or(error);
+            built.map_err(|error| placed(ConfigError::new(explained(error)), false))
         };
         let tls = self.tls.as_ref().map(build).transpose()?;
         let text = self.text();
