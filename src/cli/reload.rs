@@ -6,7 +6,7 @@ use tollgate_client::pb::{ConfigDifference, ReloadConfigResponse};
 
 use super::{
     client::{self, ClientError, connect, failed},
-    flags,
+    flags::ServerFlags,
     output::OutputFlags,
 };
 
@@ -34,18 +34,13 @@ pub struct ReloadOptions {
     #[arg(long)]
     pub dry_run: bool,
 
-    /// URL of the server
-    #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = flags::server)]
-    #[arg(default_value = "http://127.0.0.1:50051")]
-    pub server: String,
-
-    /// TLS and token.
-    #[command(flatten)]
-    pub access: flags::AccessFlags,
-
-    /// Form of the result.
+    /// The form of the result.
     #[command(flatten)]
     pub output: OutputFlags,
+
+    /// The server.
+    #[command(flatten)]
+    pub server: ServerFlags,
 }
 
 /// The result of a reload, as text.
@@ -61,7 +56,8 @@ pub enum ReloadEnd {
 
 /// Reloads the configuration.
 pub async fn run(options: &ReloadOptions) -> Result<ReloadEnd, ClientError> {
-    let ReloadOptions { dry_run, server, access, output } = options;
+    let ReloadOptions { dry_run, output, server } = options;
+    let ServerFlags { url: server, access } = server;
     let what = "reload the configuration";
     let connection = connect(server, access, what).await?;
     match connection.reload_config(*dry_run).await {

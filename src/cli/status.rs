@@ -11,7 +11,7 @@ use tollgate_client::{
 
 use super::{
     client::{self, ClientError, connect, failed},
-    flags,
+    flags::ServerFlags,
     output::OutputFlags,
 };
 
@@ -30,23 +30,19 @@ for no answer, or an error such as PERMISSION_DENIED.";
 /// Options of `tollgate status`.
 #[derive(Debug, Clone, Args)]
 pub struct StatusOptions {
-    /// URL of the server
-    #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = flags::server)]
-    #[arg(default_value = "http://127.0.0.1:50051")]
-    pub server: String,
-
-    /// TLS and token.
-    #[command(flatten)]
-    pub access: flags::AccessFlags,
-
-    /// Form of the result.
+    /// The form of the result.
     #[command(flatten)]
     pub output: OutputFlags,
+
+    /// The server.
+    #[command(flatten)]
+    pub server: ServerFlags,
 }
 
 /// Reads the status. Returns it as lines of text, or as JSON.
 pub async fn run(options: &StatusOptions) -> Result<String, ClientError> {
-    let StatusOptions { server, access, output } = options;
+    let StatusOptions { output, server } = options;
+    let ServerFlags { url: server, access } = server;
     let what = "read the status";
     let connection = connect(server, access, what).await?;
     let status = connection.status().await;

@@ -1,17 +1,11 @@
 //! Counts the decisions of callers by their outcome.
 
-use std::{sync::Arc, time::Instant};
-
-use super::{
-    Answered, AnsweredBy, Batch, Engine, embedded::Sharded, registry::counted_verbs, waiters,
-};
+use super::{Answered, AnsweredBy, Batch, registry::counted_verbs};
 use crate::decision::{
     Decision,
     error::Error,
     metrics::{self, Cells, StoreFailure},
     script::Script,
-    time::{Millis, monotonic},
-    waiters::Waits,
 };
 
 /// A verb whose outcomes are counted.
@@ -74,23 +68,4 @@ fn failed(cells: &Cells, error: &Error) {
         _ => return,
     };
     cells.store_failures[failure as usize].add(1);
-}
-
-impl Engine {
-    /// The waiters stage, timed.
-    pub(super) async fn wait<D>(
-        self: &Arc<Engine>,
-        decision: &D,
-        wait: Millis,
-        deadline: Instant,
-    ) -> Result<D::Outcome, Error>
-    where
-        D: Waits<State: Sharded, Heartbeat: Decision<State: Sharded>>,
-    {
-        let start = monotonic();
-        let outcome = waiters::wait(self, decision.clone(), wait, deadline).await;
-        let waited = monotonic().saturating_duration_since(start);
-        metrics::count(|cells| cells.waits.observe(waited));
-        outcome
-    }
 }

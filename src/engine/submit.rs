@@ -21,6 +21,7 @@ use super::{
     Answered, AnsweredBy, Batch, Engine, counting,
     denial_cache::{Recall, RecallTicket},
     embedded::Sharded,
+    waiters,
 };
 use crate::decision::{
     Decision, IndexEntry, Indexing, Joined, Paged, Stepwise,
@@ -331,7 +332,10 @@ where
     ) -> Result<Answered<D::Outcome>, Error> {
         let outcome = match submit.wait.0 {
             0 => engine.store_until(decision, submit.deadline, asks_again::<D>).await,
-            _ => Box::pin(engine.wait(decision, submit.wait, submit.deadline)).await,
+            _ => {
+                Box::pin(waiters::wait(engine, decision.clone(), submit.wait, submit.deadline))
+                    .await
+            }
         };
         outcome.map(Answered::by_store)
     }
@@ -348,7 +352,9 @@ where
         submit: Submit,
     ) -> Result<Answered<D::Outcome>, Error> {
         if submit.wait.0 > 0 {
-            match Box::pin(engine.wait(decision, submit.wait, submit.deadline)).await {
+            match Box::pin(waiters::wait(engine, decision.clone(), submit.wait, submit.deadline))
+                .await
+            {
                 Err(Error::Unavailable(_) | Error::Refused(_)) => {}
                 outcome => return outcome.map(Answered::by_store),
             }

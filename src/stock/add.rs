@@ -1,6 +1,9 @@
 //! `AddStock`: changes the quantity of a sku on hand.
 
-use super::{REPLAY, Restocked, Sku, StockOutcome};
+use super::{
+    REPLAY, Restocked, Sku, StockOutcome,
+    outcome::{RESTOCK_NAMES, restock_index},
+};
 use crate::decision::{
     Call, Decision, Delivery, Outcomes, Reply,
     error::Error,
@@ -37,15 +40,7 @@ impl Decision for AddStock {
     const SCRIPT: &'static Script = &script::stock::ADD;
     const DELIVERY: Delivery<AddStock> =
         Delivery { is_repeatable: |add| add.request.is_some(), ..Delivery::DEFAULT };
-    const OUTCOMES: Outcomes<AddStock> =
-        Outcomes::new(&["changed", "below_reserved", "out_of_range", "not_found"], |outcome| {
-            match outcome {
-                StockOutcome::Decided { outcome: Restocked::Changed { .. }, .. } => 0,
-                StockOutcome::Decided { outcome: Restocked::BelowReserved, .. } => 1,
-                StockOutcome::Decided { outcome: Restocked::OutOfRange, .. } => 2,
-                StockOutcome::NotFound | StockOutcome::Again => 3,
-            }
-        });
+    const OUTCOMES: Outcomes<AddStock> = Outcomes::new(RESTOCK_NAMES, restock_index);
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()

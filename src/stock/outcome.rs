@@ -9,6 +9,20 @@ statuses! {
     RESTOCK_CHANGED = 0, RESTOCK_REPLAYED = 1, RESTOCK_BELOW_RESERVED = 2, RESTOCK_OUT_OF_RANGE = 3,
 }
 
+/// The names of the outcomes of SetStock and AddStock in the metrics.
+pub(super) const RESTOCK_NAMES: &[&str] =
+    &["changed", "below_reserved", "out_of_range", "not_found"];
+
+/// The position of an outcome in [`RESTOCK_NAMES`].
+pub(super) fn restock_index(outcome: &StockOutcome<Restocked>) -> usize {
+    match outcome {
+        StockOutcome::Decided { outcome: Restocked::Changed { .. }, .. } => 0,
+        StockOutcome::Decided { outcome: Restocked::BelowReserved, .. } => 1,
+        StockOutcome::Decided { outcome: Restocked::OutOfRange, .. } => 2,
+        StockOutcome::NotFound | StockOutcome::Again => 3,
+    }
+}
+
 /// The stock of a sku.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Stock {

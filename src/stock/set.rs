@@ -1,6 +1,10 @@
 //! `SetStock`: sets the quantity of a sku on hand.
 
-use super::{Restocked, Sku, Stock, StockOutcome, sku::Reclaimed};
+use super::{
+    Restocked, Sku, Stock, StockOutcome,
+    outcome::{RESTOCK_NAMES, restock_index},
+    sku::Reclaimed,
+};
 use crate::decision::{
     Call, Decision, Delivery, Outcomes, Reply,
     error::Error,
@@ -35,15 +39,7 @@ impl Decision for SetStock {
     // A repeat would put the quantity that was sold in between back on hand.
     const DELIVERY: Delivery<SetStock> =
         Delivery { is_repeatable: |_| false, creates: |_| true, ..Delivery::DEFAULT };
-    const OUTCOMES: Outcomes<SetStock> =
-        Outcomes::new(&["changed", "below_reserved", "out_of_range", "not_found"], |outcome| {
-            match outcome {
-                StockOutcome::Decided { outcome: Restocked::Changed { .. }, .. } => 0,
-                StockOutcome::Decided { outcome: Restocked::BelowReserved, .. } => 1,
-                StockOutcome::Decided { outcome: Restocked::OutOfRange, .. } => 2,
-                StockOutcome::NotFound | StockOutcome::Again => 3,
-            }
-        });
+    const OUTCOMES: Outcomes<SetStock> = Outcomes::new(RESTOCK_NAMES, restock_index);
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()

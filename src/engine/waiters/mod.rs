@@ -37,6 +37,7 @@ use super::{Engine, embedded::Sharded, hub::Registration};
 use crate::decision::{
     Decision,
     error::Error,
+    metrics,
     time::{Millis, monotonic},
     waiters::{Heartbeat, HeartbeatAnswer, Proceed, WaitingCall, Waits},
 };
@@ -104,6 +105,7 @@ where
     D: Waits<State: Sharded, Heartbeat: Decision<State: Sharded>>,
 {
     let start = monotonic();
+    let _timed = TimedWait(start);
     let last_try = (deadline.saturating_duration_since(start) / 4).min(LAST_TRY_MAX);
     let until = (start + wait.duration()).min(deadline - last_try);
     let registration = engine.hub().register(decision.partition())?;
@@ -111,6 +113,16 @@ where
     let waiters = WaitingCalls { engine: engine.clone(), register };
     let mut call = WaiterCall { waiters, decision, registration, ticket: 0, may_be_queued: false };
     call.run(until, deadline).await
+}
+
+/// Measures a wait until its call ends, also if its caller cancels it.
+struct TimedWait(Instant);
+
+impl Drop for TimedWait {
+    fn drop(&mut self) {
+        let waited = monotonic().saturating_duration_since(self.0);
+        metrics::count(|cells| cells.waits.observe(waited));
+    }
 }
 
 /// Has a waiting call follow the rules of the last reload, if there was one.
