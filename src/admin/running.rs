@@ -50,11 +50,6 @@ impl RunningServer {
         Arc::new(RunningServer { engine, started, draining, sources })
     }
 
-    /// The engine of the server.
-    pub fn engine(&self) -> &Arc<Engine> {
-        &self.engine
-    }
-
     /// Records that the drain has begun.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);

@@ -75,6 +75,11 @@ impl KeySets {
         self.0.lock().retain(in_use);
     }
 
+    /// Whether a URL is to be fetched again.
+    pub(super) fn are_due(&self) -> bool {
+        self.0.lock().iter().any(|it| it.document.is_ok() && it.is_due())
+    }
+
     /// Fetches a URL again if that is due. A document that is not usable leaves the last one in use.
     /// Blocks for 10 s at most.
     pub(super) fn refresh(&self) {

@@ -135,11 +135,14 @@ pub struct LogOptions {
 }
 
 impl Config {
-    /// Merges the flags, the file that they name, and the defaults.
+    /// Merges the flags, the file that they name, and the defaults. Reads no certificate and no key
+    /// set: a server does that with [`FirstConfig::read`].
     ///
     /// Fails if the file cannot be read, a value is invalid, or two settings exclude each other.
     pub fn load(flags: &ServeFlags) -> Result<Config, ConfigError> {
-        FirstConfig::read(flags).map(|start| start.loaded.config)
+        let Some(path) = &flags.config else { return Config::merge(flags, Read::default()) };
+        let (text, read) = read_alone(path)?;
+        Config::merge(flags, read).map_err(|error| error.within(path, &text, false))
     }
 
     /// Merges the flags, a file, and the defaults.
@@ -215,9 +218,7 @@ impl Config {
 
     /// Checks a file without the flags of a server. Reads no file that it names.
     pub fn check(path: &Path) -> Result<(), ConfigError> {
-        let text = fs::read_to_string(path).map_err(|error| ConfigError::unread(path, &error))?;
-        let checked = build(parse_text(path, &text)?, KeySet::Skip);
-        checked.map(drop).map_err(|error| ConfigError::new(error).within(path, &text, true))
+        read_alone(path).map(drop)
     }
 }
 
@@ -267,6 +268,15 @@ struct Read {
     file: File,
     decisions: DecisionRules,
     callers: Option<Callers>,
+}
+
+/// Reads and checks a file, without the files that it names. Returns its text, too.
+fn read_alone(path: &Path) -> Result<(String, Read), ConfigError> {
+    let text = fs::read_to_string(path).map_err(|error| ConfigError::unread(path, &error))?;
+    match build(parse_text(path, &text)?, KeySet::Skip) {
+        Ok(read) => Ok((text, read)),
+        Err(error) => Err(ConfigError::new(error).within(path, &text, true)),
+    }
 }
 
 /// Parses the text of a file. The error does not quote lines with secrets.

@@ -84,6 +84,9 @@ impl Reloader {
         let refresh = async move {
             loop {
                 sleep(CHECK_EVERY / 5).await;
+                if !key_sets.are_due() {
+                    continue;
+                }
                 let key_sets = key_sets.clone();
                 // A fetch may be slow. Checks and reloads do not wait for it.
                 let _ = spawn_blocking(move || key_sets.refresh()).await;

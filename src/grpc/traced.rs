@@ -6,10 +6,9 @@ use std::{
 };
 
 use hyper::Response;
-use tonic::Status;
 
 use super::{
-    fast_path::{AnswerBody, Answering},
+    fast_path::{AnswerBody, Answering, answer::code_of},
     traces::ServerSpan,
 };
 
@@ -42,8 +41,8 @@ impl Future for TracedCall {
 
 /// Ends the span with the status of the answer. If the status follows later, the body ends it.
 fn ended(span: Box<ServerSpan>, mut answer: Response<AnswerBody>) -> Response<AnswerBody> {
-    match Status::from_header_map(answer.headers()) {
-        Some(status) => span.end(status.code()),
+    match code_of(answer.headers()) {
+        Some(code) => span.end(code),
         None => answer.body_mut().end_with(span),
     }
     answer

@@ -82,6 +82,18 @@ impl Service {
         }
     }
 
+    /// Its rpcs, with the permissions that they need.
+    const fn rpcs(self) -> &'static [(&'static str, Permission)] {
+        match self {
+            Service::Admission => ADMISSION,
+            Service::Rate => RATE,
+            Service::Sequence => SEQUENCE,
+            Service::Lock => LOCK,
+            Service::Stock => STOCK,
+            Service::Admin => ADMIN,
+        }
+    }
+
     /// Finds a service by its name.
     pub fn parse(name: &str) -> Option<Service> {
         Service::ALL.into_iter().find(|service| service.name() == name)
@@ -190,36 +202,30 @@ const STOCK: &[(&str, Permission)] = &[
 
 const ADMIN: &[(&str, Permission)] = &[("GetStatus", Read), ("ReloadConfig", Manage)];
 
-/// The rpcs of every service.
-const TABLES: [(Service, &[(&str, Permission)]); 6] = [
-    (Service::Admission, ADMISSION),
-    (Service::Rate, RATE),
-    (Service::Sequence, SEQUENCE),
-    (Service::Lock, LOCK),
-    (Service::Stock, STOCK),
-    (Service::Admin, ADMIN),
-];
-
 /// All rpcs.
 pub(in super::super) fn all() -> impl Iterator<Item = Rpc> {
-    TABLES.into_iter().flat_map(|(service, rpcs)| {
-        rpcs.iter().map(move |(name, permission)| Rpc { service, name, permission: *permission })
+    Service::ALL.into_iter().flat_map(|service| {
+        service.rpcs().iter().map(move |(name, permission)| Rpc {
+            service,
+            name,
+            permission: *permission,
+        })
     })
 }
 
 /// Finds the rpc of a URL path. `None` if Tollgate has no such rpc.
 pub(in super::super) fn of(path: &str) -> Option<Rpc> {
     let (service, method) = path.strip_prefix("/tollgate.v1.")?.split_once("Service/")?;
-    let (service, rpcs) = match service {
-        "Admission" => (Service::Admission, ADMISSION),
-        "Rate" => (Service::Rate, RATE),
-        "Sequence" => (Service::Sequence, SEQUENCE),
-        "Lock" => (Service::Lock, LOCK),
-        "Stock" => (Service::Stock, STOCK),
-        "Admin" => (Service::Admin, ADMIN),
+    let service = match service {
+        "Admission" => Service::Admission,
+        "Rate" => Service::Rate,
+        "Sequence" => Service::Sequence,
+        "Lock" => Service::Lock,
+        "Stock" => Service::Stock,
+        "Admin" => Service::Admin,
         _ => return None,
     };
-    let (name, permission) = rpcs.iter().find(|(name, _)| *name == method).copied()?;
+    let (name, permission) = service.rpcs().iter().find(|(name, _)| *name == method).copied()?;
     Some(Rpc { service, name, permission })
 }
 

@@ -10,7 +10,7 @@ use tonic::{Code, Request, Response, Status, codec::CompressionEncoding};
 use tonic_types::{ErrorDetails, FieldViolation, PreconditionViolation, StatusExt};
 
 use super::{
-    MESSAGE_BYTES_MAX,
+    MESSAGE_BYTES_MAX, convert,
     pb::{
         self,
         admin_service_server::{AdminService, AdminServiceServer},
@@ -23,7 +23,7 @@ use crate::{
         reload::{Difference, InvalidConfig, Reload, ReloadError, Reloaded},
         status::{Readiness, Status as ServerStatus},
     },
-    decision::text::start,
+    decision::{text::start, time::Timestamp},
 };
 
 /// The type of the violations in a PreconditionFailure.
@@ -76,10 +76,7 @@ impl AdminService for AdminHandlers {
 }
 
 fn status(status: ServerStatus) -> pb::GetStatusResponse {
-    let time = |micros: u64| prost_types::Timestamp {
-        seconds: (micros / 1_000_000) as i64,
-        nanos: (micros % 1_000_000 * 1000) as i32,
-    };
+    let time = |micros: u64| convert::timestamp(Timestamp(micros));
     let text = |text: &'static str| Bytes::from_static(text.as_bytes());
     let configuration = pb::ConfigurationStatus {
         hash: status.configuration.hash.into(),

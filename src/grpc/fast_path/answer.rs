@@ -89,10 +89,15 @@ fn error(status: &Status) -> Frame<Bytes> {
     Frame::trailers(trailers)
 }
 
+/// The status code in headers or trailers, without a copy of the status; `None` if it follows
+/// later.
+pub(in super::super) fn code_of(headers: &HeaderMap) -> Option<Code> {
+    headers.get(STATUS).map(|status| Code::from_bytes(status.as_bytes()))
+}
+
 /// The status code of trailers.
 fn code(end: &Frame<Bytes>) -> Code {
-    let status = end.trailers_ref().and_then(|trailers| trailers.get(STATUS));
-    status.map_or(Code::Unknown, |status| Code::from_bytes(status.as_bytes()))
+    end.trailers_ref().and_then(code_of).unwrap_or(Code::Unknown)
 }
 
 /// Returns the end of an answer with the status OK.

@@ -281,8 +281,8 @@ where
         let answer = served.tonic.clone().call(Request::from_parts(head, body)).await?;
         drop(holds);
         let answer = retyped(&path, answer, holding, listing, None);
-        if let Some(status) = Status::from_header_map(answer.headers())
-            && status.code() != Code::Ok
+        if answer::code_of(answer.headers()).is_some_and(|code| code != Code::Ok)
+            && let Some(status) = Status::from_header_map(answer.headers())
         {
             failed::note_path(T::NAME, path.path(), &origin, &status);
         }

@@ -128,3 +128,13 @@ async fn a_swapped_symlink_is_noticed() {
     server.files.logged("was not reloaded", 1).await;
     assert_eq!(world.pool("p").await.usage.unwrap().capacity, 5);
 }
+
+/// An export needs only the engine of the configuration, and no certificate.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_does_not_read_the_certificates_of_the_server() {
+    let files = Files::new(&Authority::new("ours").expired());
+    let (config, missing) = (files.configure(""), files.text("missing"));
+    let output = run(&["export", "--config", &config, "--data-dir", &missing]).await;
+    // The data directory does not exist.
+    assert_eq!(output.status.code(), Some(66), "{}", errors(&output));
+}
