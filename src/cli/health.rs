@@ -63,19 +63,21 @@ pub async fn run(options: &HealthOptions) -> Result<Health, ClientError> {
         "" => "check the health of the server".to_owned(),
         service => format!("check the health of `{service}`"),
     };
+    let late = || {
+        let limit = humantime::format_duration(*limit);
+        let todo = "the server may be overloaded or unreachable; see its log";
+        ClientError(format!("cannot {what} at {}: no answer within {limit}; {todo}", server.url))
+    };
     let ask = async {
         let connection = connect(&server.url, &server.access, &what).await?;
         let health = connection.health(service, *limit).await;
-        health.map_err(|error| failed(&what, &server.url, &error, advice(error.code)))
+        health.map_err(|error| match error.code {
+            // The deadline of the call may pass before the limit of all.
+            "DEADLINE_EXCEEDED" => late(),
+            code => failed(&what, &server.url, &error, advice(code)),
+        })
     };
-    timeout(*limit, ask).await.unwrap_or_else(|_| {
-        let limit = humantime::format_duration(*limit);
-        let todo = "the server may be overloaded or unreachable; see its log";
-        Err(ClientError(format!(
-            "cannot {what} at {}: no answer within {limit}; {todo}",
-            server.url
-        )))
-    })
+    timeout(*limit, ask).await.unwrap_or_else(|_| Err(late()))
 }
 
 /// Returns what to do about a failed check.
