@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::scrape::{Scraped, get, has_admin};
+use super::scrape::{Scraped, answer, get, has_admin};
 use crate::{
     deploy::{path, skipped, tool},
     support::process::{Process, TempFolder, free_port, is_free},
@@ -43,6 +43,9 @@ impl Prometheus {
             .unwrap();
         let process = Process(child);
         until("Prometheus listens", || (!is_free(port)).then_some(())).await;
+        // It answers 503 until it has read its data.
+        let is_ready = || answer(port, "/-/ready").0.contains(" 200 ");
+        until("Prometheus is ready", || is_ready().then_some(())).await;
         Prometheus { port, _process: process, _folder: folder }
     }
 

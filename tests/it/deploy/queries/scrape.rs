@@ -85,6 +85,13 @@ pub async fn used() -> Series {
 
 /// The body of an HTTP answer with status 200.
 pub fn get(port: u16, target: &str) -> String {
+    let (head, body) = answer(port, target);
+    assert!(head.lines().next().unwrap().contains(" 200 "), "{target}: {head}");
+    body
+}
+
+/// The head and the body of an HTTP answer.
+pub fn answer(port: u16, target: &str) -> (String, String) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let host = "Host: 127.0.0.1\r\nConnection: close\r\n\r\n";
@@ -92,8 +99,7 @@ pub fn get(port: u16, target: &str) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    assert!(head.lines().next().unwrap().contains(" 200 "), "{target}: {head}");
-    body.to_owned()
+    (head.to_owned(), body.to_owned())
 }
 
 /// Parses the text format: `name{label="value",…} value`. No value of a test has escapes.
