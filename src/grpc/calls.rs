@@ -38,10 +38,14 @@ pub fn rpcs() -> &'static [RpcLabels] {
     &RPCS
 }
 
+/// The position of the RPC with this URL path.
+pub(super) fn position(path: &str) -> usize {
+    RPCS.iter().position(|rpc| rpc.path == path).unwrap_or_default()
+}
+
 /// Counts the start of a call with this URL path.
 pub(super) fn start(path: &str) -> CountedCall {
-    let find = || RPCS.iter().position(|rpc| rpc.path == path);
-    CountedCall::start(if metrics::is_on() { find().unwrap_or_default() } else { 0 })
+    CountedCall::start(if metrics::is_on() { position(path) } else { 0 })
 }
 
 /// Counts the end of a call with this status.

@@ -3,6 +3,7 @@
 //! Names follow the conventions of Prometheus; metrics of calls have the names of other gRPC servers.
 //! Callers choose no value of a label, except the names of pools that match `[metrics] pools`.
 
+mod exemplars;
 mod page;
 mod pools;
 mod table;
@@ -19,7 +20,8 @@ use crate::{
     decision::{
         budget,
         metrics::{
-            CODE_NAMES, CellTotals, Durations, RpcLabels, Sizes, StoreFailure, configuration,
+            CODE_NAMES, CellTotals, Durations, Exemplar, RpcLabels, Sizes, StoreFailure,
+            configuration,
         },
         script,
     },
@@ -52,8 +54,18 @@ impl Scrape<'_> {
         self.process(&mut page);
         configured(&mut page);
         self.pools.add(&mut page, self.engine).await;
+        let rpcs = self.rpcs.iter().enumerate();
+        let traced: Vec<_> =
+            rpcs.filter_map(|(rpc, labels)| Some((*labels, Exemplar::of(rpc)?))).collect();
+        let text = move || {
+            let text = page.text()?;
+            Ok(match &traced[..] {
+                [] => text,
+                traced => exemplars::add(&text, t::CALL_SECONDS.name, traced),
+            })
+        };
         // The text can take milliseconds, and this thread accepts connections.
-        spawn_blocking(|| page.text()).await.unwrap_or(Err(fmt::Error))
+        spawn_blocking(text).await.unwrap_or(Err(fmt::Error))
     }
 
     fn waiting(&self, page: &mut MetricsPage, totals: &CellTotals) {

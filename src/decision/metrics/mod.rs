@@ -10,6 +10,7 @@ mod calls;
 mod cells;
 pub mod configuration;
 mod counter;
+mod exemplar;
 mod histogram;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +20,7 @@ pub use cells::{
     CallCells, CellTotals, Cells, METHODS_MAX, OUTCOMES_MAX, SCRIPTS_MAX, StoreFailure,
 };
 pub use counter::ThreadCounter;
+pub use exemplar::Exemplar;
 pub use histogram::{Durations, Histogram, Sizes};
 
 /// Whether anything is counted.

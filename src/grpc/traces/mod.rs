@@ -13,12 +13,16 @@ use tonic::Code;
 
 use super::{
     access::{Service, rpc},
+    calls,
     scope::{NotedNames, Origin, Scope},
     status::code_name,
 };
-use crate::decision::spans::{
-    self, Attribute, CallSpan, Calls, Entered, Parent, Recorder, Span, SpanKind, SpanStart,
-    SpanValue,
+use crate::decision::{
+    metrics::Exemplar,
+    spans::{
+        self, Attribute, CallSpan, Calls, Entered, Parent, Recorder, Span, SpanKind, SpanStart,
+        SpanValue,
+    },
 };
 use traceparent::TraceParent;
 
@@ -59,6 +63,8 @@ pub(super) struct ServerSpan {
     parent: Option<Parent>,
     start: SpanStart,
     method: Cow<'static, str>,
+    /// The position of its RPC in the list of all RPCs.
+    position: usize,
     /// Whether the names in the request are pools.
     has_pools: bool,
     origin: Origin,
@@ -75,6 +81,7 @@ impl ServerSpan {
             parent: parent.map(|parent| Parent { span: parent.span, is_remote: true }),
             start: SpanStart::now(),
             method: method(path),
+            position: calls::position(path),
             has_pools: rpc::of(path).is_some_and(|rpc| rpc.service == Service::Admission),
             origin: Origin::default(),
             pools: None,
@@ -108,6 +115,7 @@ impl ServerSpan {
         self.is_ended = true;
         let Some(call) = self.calls.first() else { return };
         let (start, end) = self.start.until_now();
+        Exemplar::note(self.position, call.context.trace, start, end);
         let code_name = code_name(code);
         let text = |text: Cow<'static, str>| SpanValue::Text(text);
         let mut attributes: Vec<Attribute> = vec![

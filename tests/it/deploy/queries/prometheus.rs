@@ -11,7 +11,11 @@ use serde_json::Value;
 use super::scrape::{Scraped, answer, get, has_admin};
 use crate::{
     deploy::{path, skipped, tool},
-    support::process::{Process, TempFolder, free_port, is_free},
+    support::{
+        collector::CallerSpan,
+        process::{Process, TempFolder, free_port, is_free},
+        world::{capacity, patient},
+    },
 };
 
 /// A Prometheus that scrapes one server with the rules of `deploy/`.
@@ -37,6 +41,7 @@ impl Prometheus {
             .arg(format!("--config.file={}", file.display()))
             .arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()))
             .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .arg("--enable-feature=exemplar-storage")
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -82,13 +87,27 @@ async fn prometheus_scrapes_a_server_and_evaluates_the_alerts() {
     if !has_admin() {
         return skipped("the admin listener of this build");
     }
-    let scraped = Scraped::start("").await;
+    let otlp = "[otlp]\nendpoint = \"http://127.0.0.1:9\"\nsampling = 0.0";
+    let scraped = Scraped::start(otlp).await;
     scraped.make_calls().await;
+    let caller = CallerSpan::new();
+    let request = caller.sampled(patient(capacity("traced", 1)));
+    scraped.server.client().await.configure_pool(request).await.unwrap();
     let prometheus = Prometheus::start(&program, scraped.admin).await;
 
     let calls = "sum(grpc_server_handled_total{grpc_method=\"AdmitTask\"})";
     until("the calls are counted", || prometheus.value(calls).filter(|it| *it == 2.0)).await;
     assert_eq!(prometheus.value("up{job=\"tollgate\"}"), Some(1.0));
+
+    // The only sampled call is the exemplar of its histogram.
+    let exemplars = "/api/v1/query_exemplars?query=grpc_server_handling_seconds_bucket\
+        &start=1970-01-01T00:00:00Z&end=2100-01-01T00:00:00Z";
+    let exemplar = until("Prometheus has the exemplar", || {
+        prometheus.ask(exemplars).as_array()?.first().cloned()
+    })
+    .await;
+    assert_eq!(exemplar["seriesLabels"]["grpc_method"], "ConfigurePool", "{exemplar}");
+    assert_eq!(exemplar["exemplars"][0]["labels"]["trace_id"], caller.trace_id(), "{exemplar}");
 
     // Every alert was evaluated without an error.
     let is_evaluated = |rule: &Value| rule["health"] == "ok";
