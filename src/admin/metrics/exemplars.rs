@@ -17,7 +17,7 @@ pub(super) fn add(text: &str, metric: &str, exemplars: &[(RpcLabels, Exemplar)])
         if let Some(bucket) = bucket
             && let Some(index) = left.iter().position(|(rpc, call)| contains(bucket, rpc, call))
         {
-            let (_, Exemplar { trace, end, seconds, .. }) = left.swap_remove(index);
+            let (_, Exemplar { trace, end, seconds }) = left.swap_remove(index);
             let time = end.0 as f64 / 1e6;
             // Writing to a text cannot fail.
             let _ = write!(all, " # {{trace_id=\"{trace}\"}} {seconds} {time:.3}");
@@ -62,7 +62,7 @@ mod tests {
         let rpc = RpcLabels { path: "", service: "s", method: "m", kind: "unary" };
         let with = |seconds: f64| {
             let (trace, end) = (TraceId(255), Timestamp(1_500_000));
-            let all = add(text, "h", &[(rpc, Exemplar { trace, end, seconds, bucket: 0 })]);
+            let all = add(text, "h", &[(rpc, Exemplar { trace, end, seconds })]);
             let added: Vec<usize> =
                 (0..5).filter(|line| all.lines().nth(*line) != text.lines().nth(*line)).collect();
             (added, all)

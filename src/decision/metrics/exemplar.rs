@@ -4,7 +4,7 @@
 
 use parking_lot::Mutex;
 
-use super::{METHODS_MAX, histogram};
+use super::METHODS_MAX;
 use crate::decision::{spans::TraceId, time::Timestamp};
 
 /// The time after which any sampled call replaces an exemplar, in µs.
@@ -19,22 +19,19 @@ pub struct Exemplar {
     pub end: Timestamp,
     /// Its duration, in seconds.
     pub seconds: f64,
-    /// The position of its bucket.
-    pub bucket: usize,
 }
 
 static ALL: Mutex<[Option<Exemplar>; METHODS_MAX]> = Mutex::new([None; METHODS_MAX]);
 
 impl Exemplar {
-    /// Notes a sampled call of the RPC at this position. It replaces the exemplar unless that one is
-    /// in a slower bucket and younger than a minute.
+    /// Notes a sampled call of the RPC at this position. It replaces the exemplar unless that one was
+    /// slower and is younger than a minute.
     pub fn note(method: usize, trace: TraceId, start: Timestamp, end: Timestamp) {
-        let micros = end.0.saturating_sub(start.0);
-        let bucket = histogram::bucket(micros.saturating_mul(1000));
-        let new = Exemplar { trace, end, seconds: micros as f64 / 1e6, bucket };
+        let seconds = end.0.saturating_sub(start.0) as f64 / 1e6;
+        let new = Exemplar { trace, end, seconds };
         let mut all = ALL.lock();
         let Some(last) = all.get_mut(method) else { return };
-        if last.is_none_or(|last| last.bucket <= bucket || last.end.0 + AGE_MAX < end.0) {
+        if last.is_none_or(|last| last.seconds <= seconds || last.end.0 + AGE_MAX < end.0) {
             *last = Some(new);
         }
     }
@@ -58,7 +55,7 @@ mod tests {
         };
         assert_eq!(note(1, 1_000, 2_000), 1);
         assert_eq!(note(2, 2_000, 4_000), 2, "a slower call");
-        assert_eq!(note(3, 4_000, 6_000), 3, "a later call of the same bucket");
+        assert_eq!(note(3, 4_000, 6_000), 3, "a later call of the same duration");
         assert_eq!(note(4, 6_000, 6_100), 3, "a faster call");
         assert_eq!(note(5, 60_006_001, 60_006_101), 5, "a faster call after a minute");
         assert_eq!(Exemplar::of(method).unwrap().seconds, 0.0001);

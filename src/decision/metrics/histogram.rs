@@ -113,7 +113,7 @@ impl Histogram {
 
 /// The bucket of a duration. A duration that equals a bound is below it.
 #[inline]
-pub(super) fn bucket(nanos: u64) -> usize {
+fn bucket(nanos: u64) -> usize {
     let units = nanos.saturating_sub(1) / UNIT;
     if units < 2 {
         return 0;
