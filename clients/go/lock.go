@@ -1,0 +1,225 @@
+package tollgate
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/tollgate/tollgate/clients/go/tollgatepb"
+)
+
+// Lock has one owner at a time, for the length of a lease. It needs no creation.
+type Lock struct {
+	client *Client
+	name   string
+	owner  string
+}
+
+// Lock returns the lock with a name of 1 to 256 bytes. It makes no call. The owner is unique
+// among the competitors; two callers with the same owner share the lease. Empty: each Acquire
+// has an owner of its own.
+func (c *Client) Lock(name, owner string) *Lock {
+	return &Lock{c, name, owner}
+}
+
+// LockAnswer is the answer to Acquire: a lease, or the present holder.
+type LockAnswer struct {
+	// Lease is the right to the guarded resource. It is nil if another owner holds the lock.
+	Lease *LockLease
+	// Holder is the present holder. It is empty if the lock is free for the next waiter.
+	Holder string
+	// RetryAfter is the time until the lease of the holder ends. It is 0 if Lease is set.
+	RetryAfter time.Duration
+}
+
+// LockLease is a held lock. The library renews it at a third of its length until it is
+// released, closed or lost. All methods can be called concurrently.
+//
+// Always close it:
+//
+//	defer lease.Close(ctx)
+type LockLease struct {
+	lease
+	name     string
+	holder   string
+	length   time.Duration
+	replayed bool
+	released bool // Guarded by lease.mu.
+}
+
+// Acquire takes the lock. With [WithWait] it waits for it.
+//
+// If Acquire fails, the lease may have been granted: it ends at its expiry, and a repeat with
+// the same owner gets it. The context of the lease descends from ctx.
+func (l *Lock) Acquire(ctx context.Context, options ...LeaseOption) (LockAnswer, error) {
+	o := collect(options)
+	owner := l.owner
+	if owner == "" {
+		owner = unique()
+	}
+	request := &pb.AcquireLockRequest{Name: l.name, Owner: owner, LeaseDuration: optional(o.lease)}
+	from, err := await(ctx, l.client, o.wait, func(ctx context.Context, wait time.Duration) (granted[*pb.AcquireLockResponse], error) {
+		request.MaxWait = optional(wait)
+		return l.request(ctx, request, wait)
+	})
+	if err != nil {
+		if l.owner == "" && undecided(err) {
+			l.abandon(ctx, owner)
+		}
+		return LockAnswer{}, err
+	}
+	if !from.admitted {
+		return LockAnswer{Holder: from.answer.GetHolder(), RetryAfter: from.retryAfter}, nil
+	}
+	lease := &LockLease{name: l.name, holder: owner, length: o.lease, replayed: from.answer.GetReplayed()}
+	lease.lease.init(ctx, l.client, lease, from.token, !o.noKeeper)
+	lease.start(from.sent, from.expiresIn)
+	return LockAnswer{Lease: lease}, nil
+}
+
+// undecided tells whether a call with this error may have been executed.
+func undecided(err error) bool {
+	var failure *Error
+	if !errors.As(err, &failure) {
+		return false
+	}
+	return failure.Code == codes.Canceled || failure.Code == codes.DeadlineExceeded || failure.Code == codes.Unavailable
+}
+
+// abandon releases a lock in the background that may have been granted to an owner that
+// nobody else uses.
+func (l *Lock) abandon(ctx context.Context, owner string) {
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTime)
+		defer cancel()
+		request := &pb.ReleaseLockRequest{Name: l.name, Owner: owner}
+		_, _, _ = call(ctx, l.client, l.client.plan(), request, l.client.locks.ReleaseLock)
+	}()
+}
+
+// request makes one request for the lock.
+func (l *Lock) request(ctx context.Context, request *pb.AcquireLockRequest, wait time.Duration) (granted[*pb.AcquireLockResponse], error) {
+	var none granted[*pb.AcquireLockResponse]
+	plan, stub := l.client.plan(), l.client.locks
+	if wait > 0 {
+		channel, done, err := l.client.waits.take()
+		if err != nil {
+			return none, newError(ctx, err)
+		}
+		defer done()
+		plan.deadline += wait
+		stub = pb.NewLockServiceClient(channel)
+	}
+	answer, sent, err := call(ctx, l.client, plan, request, stub.AcquireLock)
+	if err != nil {
+		return none, err
+	}
+	acquired := answer.GetOutcome() == pb.AcquireLockOutcome_ACQUIRE_LOCK_OUTCOME_ACQUIRED && answer.GetLease() != nil
+	return granted[*pb.AcquireLockResponse]{
+		answer: answer, admitted: acquired, token: answer.GetLease().GetFencingToken(), again: !acquired,
+		retryAfter: answer.GetRetryAfter().AsDuration(), expiresIn: answer.GetLease().GetExpiresIn().AsDuration(), sent: sent,
+	}, nil
+}
+
+// Run takes the lock and runs work with it. The context of work ends when the lease is lost.
+// If another owner holds the lock, work is not called, and the answer has no lease.
+func (l *Lock) Run(ctx context.Context, work func(ctx context.Context, lease *LockLease) error, options ...LeaseOption) (LockAnswer, error) {
+	answer, err := l.Acquire(ctx, options...)
+	if err != nil || answer.Lease == nil {
+		return answer, err
+	}
+	defer answer.Lease.Close(ctx)
+	return answer, work(answer.Lease.Context(), answer.Lease)
+}
+
+// LockStatus is a lock as it is now.
+type LockStatus struct {
+	// Held tells whether an owner holds the lock.
+	Held bool
+	// Holder is that owner.
+	Holder string
+	// Token is the fencing token of its lease.
+	Token uint64
+	// Waiters is the number of calls that wait for the lock, on all servers.
+	Waiters int
+}
+
+// Status returns the holder of the lock and the number of waiting calls.
+func (l *Lock) Status(ctx context.Context) (LockStatus, error) {
+	answer, _, err := call(ctx, l.client, l.client.plan(), &pb.GetLockRequest{Name: l.name}, l.client.locks.GetLock)
+	if err != nil {
+		return LockStatus{}, err
+	}
+	return LockStatus{
+		answer.GetHeld(), answer.GetLease().GetOwner(), answer.GetLease().GetFencingToken(), int(answer.GetWaiters()),
+	}, nil
+}
+
+// Name returns the name of the lock.
+func (l *LockLease) Name() string { return l.name }
+
+// Owner returns the owner that holds the lock.
+func (l *LockLease) Owner() string { return l.holder }
+
+// Replayed tells whether an earlier call was granted the lease.
+func (l *LockLease) Replayed() bool { return l.replayed }
+
+// renew implements renewer.
+func (l *LockLease) renew(ctx context.Context) (renewal, error) {
+	sent := l.client.clock.Now()
+	answer, err := l.client.locks.RenewLock(ctx, &pb.RenewLockRequest{
+		Name: l.name, Owner: l.holder, FencingToken: proto.Uint64(l.token), LeaseDuration: optional(l.length),
+	})
+	if err != nil {
+		return renewal{}, newError(ctx, err)
+	}
+	return renewal{
+		renewed:   answer.GetOutcome() == pb.RenewLockOutcome_RENEW_LOCK_OUTCOME_RENEWED,
+		answer:    named[string](answer.GetOutcome(), "RENEW_LOCK_OUTCOME_"),
+		expiresIn: answer.GetLease().GetExpiresIn().AsDuration(),
+		sent:      sent,
+	}, nil
+}
+
+// ReleaseOutcome tells whether a lock was released.
+type ReleaseOutcome string
+
+const (
+	// Released means that the lease has ended by this call or by one that it repeats.
+	Released ReleaseOutcome = "RELEASED"
+	// NotHeld means that the owner held no such lease.
+	NotHeld ReleaseOutcome = "NOT_HELD"
+)
+
+// Release frees the lock. Its context ends, and it is no longer renewed, also if the call
+// fails: the lease then ends at its expiry.
+func (l *LockLease) Release(ctx context.Context) (ReleaseOutcome, error) {
+	l.leave()
+	request := &pb.ReleaseLockRequest{Name: l.name, Owner: l.holder, FencingToken: proto.Uint64(l.token)}
+	answer, _, err := call(ctx, l.client, l.client.plan(), request, l.client.locks.ReleaseLock)
+	if err != nil {
+		return "", err
+	}
+	l.mu.Lock()
+	l.released = true
+	l.mu.Unlock()
+	return named[ReleaseOutcome](answer.GetOutcome(), "RELEASE_LOCK_OUTCOME_"), nil
+}
+
+// Close leaves the scope of the lock and releases it, unless it was released. It takes up to
+// 5 s, also if ctx has ended. If the release fails, the lease ends at its expiry.
+func (l *LockLease) Close(ctx context.Context) {
+	l.mu.Lock()
+	done := l.released || l.lost != nil
+	l.mu.Unlock()
+	if done {
+		l.leave()
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTime)
+	defer cancel()
+	_, _ = l.Release(ctx)
+}
