@@ -1,0 +1,66 @@
+package io.tollgate;
+
+import io.tollgate.v1.GetSequenceRequest;
+import io.tollgate.v1.NextSequenceRequest;
+import io.tollgate.v1.SequenceServiceGrpc;
+import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
+
+/** A sequence: its values rise and never repeat; gaps are possible. */
+public final class Sequence {
+  private final Core core;
+  private final String name;
+
+  Sequence(Core core, String name) {
+    this.core = core;
+    this.name = name;
+  }
+
+  /** Returns the next value. */
+  public long next() {
+    return next(SequenceOptions.defaults()).first();
+  }
+
+  /** Returns the next values. */
+  public SequenceValues next(SequenceOptions options) {
+    return Op.await(nextAsync(options));
+  }
+
+  /** Returns the next values without blocking. */
+  public CompletableFuture<SequenceValues> nextAsync(SequenceOptions options) {
+    var request =
+        NextSequenceRequest.newBuilder()
+            .setName(name)
+            .setCount(options.count())
+            .setStep(options.step())
+            .setRequestId(options.requestId().orElseGet(() -> UUID.randomUUID().toString()));
+    options.floor().ifPresent(request::setFloor);
+    return core.calls()
+        .send(SequenceServiceGrpc.getNextSequenceMethod(), CallPlan.SAFE, request.build())
+        .map(reply -> SequenceValues.of(reply.answer()));
+  }
+
+  /** Returns the last value that was given out. */
+  public SequenceStatus status() {
+    var request = GetSequenceRequest.newBuilder().setName(name).build();
+    var answer =
+        Op.await(
+                core.calls()
+                    .send(SequenceServiceGrpc.getGetSequenceMethod(), CallPlan.SAFE, request))
+            .answer();
+    return new SequenceStatus(
+        answer.getLast(),
+        answer.hasUpdateTime()
+            ? java.util.Optional.of(Times.instant(answer.getUpdateTime()))
+            : java.util.Optional.empty(),
+        answer.getSerial());
+  }
+
+  /**
+   * Returns an allocator that hands out values from blocks of the given size, 1 to 10,000. The
+   * values of a block that are not used become a gap.
+   */
+  public Allocator allocator(int block) {
+    return new Allocator(this, block);
+  }
+}

@@ -1,0 +1,2 @@
+/** Rate limits of gRPC servers. */
+package io.tollgate.grpc;

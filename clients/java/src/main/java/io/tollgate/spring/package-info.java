@@ -1,0 +1,2 @@
+/** Auto-configuration of Spring Boot 3 and 4. */
+package io.tollgate.spring;
