@@ -1,0 +1,96 @@
+"""Client of Tollgate: admission, rates, sequences, locks and stock.
+
+`tollgate.aio` is the client for asyncio, `tollgate.blocking` the client for threads. This package
+has the answers, errors and options of both.
+"""
+
+from tollgate.answers import (
+    AlreadyCompleted,
+    DispatchedTask,
+    Full,
+    Held,
+    Lease,
+    NoTask,
+    Paused,
+    PoolEvent,
+    PoolStatus,
+    QueuedTask,
+    Refusal,
+    Task,
+    Usage,
+)
+from tollgate.enums import (
+    Algorithm,
+    CancelOutcome,
+    CancelVerdict,
+    CompleteVerdict,
+    ConfirmOutcome,
+    EnqueueStatus,
+    EvictVerdict,
+    Outcome,
+    PoolEventKind,
+    RateEventKind,
+    RateVerdict,
+    ReleaseLockOutcome,
+    RenewVerdict,
+    ReservationState,
+    TaskState,
+    TierAction,
+)
+from tollgate.errors import Error, LeaseLost, Violation
+from tollgate.options import Retry, Tls
+from tollgate.rates import Ban, Limit, LimitUsage, RateAnswer, RateEvent, Rule, Tier
+from tollgate.sequences import Block, LastValue, Value
+from tollgate.stocks import AlreadySettled, BuyerLimit, NotReserved, Short, Stock
+
+__all__ = [
+    "Algorithm",
+    "AlreadyCompleted",
+    "AlreadySettled",
+    "Ban",
+    "Block",
+    "BuyerLimit",
+    "CancelOutcome",
+    "CancelVerdict",
+    "CompleteVerdict",
+    "ConfirmOutcome",
+    "DispatchedTask",
+    "EnqueueStatus",
+    "Error",
+    "EvictVerdict",
+    "Full",
+    "Held",
+    "LastValue",
+    "Lease",
+    "LeaseLost",
+    "Limit",
+    "LimitUsage",
+    "NoTask",
+    "NotReserved",
+    "Outcome",
+    "Paused",
+    "PoolEvent",
+    "PoolEventKind",
+    "PoolStatus",
+    "QueuedTask",
+    "RateAnswer",
+    "RateEvent",
+    "RateEventKind",
+    "RateVerdict",
+    "Refusal",
+    "ReleaseLockOutcome",
+    "RenewVerdict",
+    "ReservationState",
+    "Retry",
+    "Rule",
+    "Short",
+    "Stock",
+    "Task",
+    "TaskState",
+    "Tier",
+    "TierAction",
+    "Tls",
+    "Usage",
+    "Value",
+    "Violation",
+]

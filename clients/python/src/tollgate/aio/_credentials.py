@@ -1,0 +1,66 @@
+"""The metadata of calls: token and namespace."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from pathlib import Path
+
+import grpc
+
+from tollgate.errors import Error
+from tollgate.options import Token
+
+
+class TokenFile:
+    """A token in a file, which is read again after a change."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        self._seen: tuple[int, int, int] | None = None
+        self._token = ""
+
+    def __call__(self) -> str:
+        """Returns the token. Without a readable file, the last one.
+
+        Raises OSError if the file was never readable.
+        """
+        try:
+            status = self._path.stat()
+            seen = (status.st_mtime_ns, status.st_size, status.st_ino)
+            if seen != self._seen:
+                self._token = self._path.read_text("utf-8", "replace").strip()
+                self._seen = seen
+        except OSError:
+            if self._seen is None:
+                raise
+        return self._token
+
+
+class Credentials:
+    """Creates the metadata of each call."""
+
+    def __init__(self, token: Token | TokenFile | None, namespace: str | None) -> None:
+        self._token = token
+        self._fixed: tuple[tuple[str, str], ...] = ()
+        if namespace is not None:
+            if not _is_header(namespace):
+                raise ValueError("namespace must have printable ASCII characters only")
+            self._fixed = (("x-tollgate-namespace", namespace),)
+
+    async def metadata(self) -> tuple[tuple[str, str], ...]:
+        """Returns the metadata with the current token."""
+        if self._token is None:
+            return self._fixed
+        token = self._token if isinstance(self._token, str) else self._token()
+        if inspect.isawaitable(token):
+            token = await token
+        if not token or not _is_header(token):
+            code, reason = grpc.StatusCode.UNAUTHENTICATED, "TOKEN_MALFORMED"
+            message = "the token is empty or has other characters than printable ASCII"
+            raise Error(code, message, reason=reason)
+        return (*self._fixed, ("authorization", f"Bearer {token}"))
+
+
+def _is_header(text: str) -> bool:
+    return text.isascii() and text.isprintable()

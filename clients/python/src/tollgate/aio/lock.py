@@ -1,0 +1,202 @@
+"""Locks: one owner at a time, for the length of a lease."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import uuid
+from typing import TYPE_CHECKING
+
+import grpc
+
+from tollgate import _methods as methods
+from tollgate._time import Span, to_duration, to_seconds
+from tollgate.aio._caller import Caller
+from tollgate.aio._keeper import Keeper
+from tollgate.aio._lease import LocalLease, Raised, Trace
+from tollgate.aio._wait import wait_in_slices
+from tollgate.answers import Held
+from tollgate.enums import ReleaseLockOutcome
+from tollgate.errors import Error
+from tollgate.v1 import lock_pb2 as pb
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_STALE = 0.05
+"""Share of a lease after which a waiting call asks again how much is left."""
+
+
+class LockLease(LocalLease):
+    """A lock that this process holds.
+
+    A keeper renews the lease at a third of its length. If the lease is lost, the event
+    `lost` is set and the task that runs the scope is cancelled; the scope raises LeaseLost.
+    Leaving the scope releases the lock. Pass `token` to the storage that the lock guards.
+    """
+
+    __slots__ = ("_duration", "_outcome", "name", "owner", "replayed")
+
+    def __init__(
+        self,
+        caller: Caller,
+        keeper: Keeper,
+        answer: pb.AcquireLockResponse,
+        before: float,
+        *,
+        duration: float | None,
+        keep: bool,
+    ) -> None:
+        lease = answer.lease
+        self.name = lease.name
+        """The lock."""
+        self.owner = lease.owner
+        """Its owner."""
+        self.replayed = answer.replayed
+        """Whether an earlier call was granted this lease."""
+        self._duration = duration
+        self._outcome: ReleaseLockOutcome | None = None
+        left = lease.expires_in.ToTimedelta().total_seconds()
+        super().__init__(caller, keeper, lease.fencing_token, before, left, keep)
+
+    @property
+    def what(self) -> str:
+        """The lock, for messages."""
+        return f"lock {self.name}"
+
+    async def renew_once(self, deadline: float) -> float | str:
+        """Sends a renewal. Returns the time left in seconds, or why the lease is lost."""
+        request = pb.RenewLockRequest(
+            name=self.name,
+            owner=self.owner,
+            fencing_token=self.token,
+            lease_duration=to_duration(self._duration),
+        )
+        caller = self._caller
+        answer = await caller.once(
+            methods.RENEW_LOCK,
+            request,
+            caller.transport.pick(),
+            deadline=min(caller.deadline, deadline),
+        )
+        if answer.outcome != pb.RENEW_LOCK_OUTCOME_RENEWED:
+            return "NOT_HELD"
+        return answer.lease.expires_in.ToTimedelta().total_seconds()
+
+    async def release(self) -> ReleaseLockOutcome:
+        """Frees the lock, and repeats the call until its outcome is known.
+
+        Returns NOT_HELD if the lease had ended. A repeat returns the first outcome.
+        """
+        return await self._release(None)
+
+    async def _release(self, until: float | None) -> ReleaseLockOutcome:
+        if self._outcome is not None:
+            return self._outcome
+        request = pb.ReleaseLockRequest(name=self.name, owner=self.owner, fencing_token=self.token)
+        self.stop()
+        answer = await self._caller.until_known(methods.RELEASE_LOCK, request, until)
+        self._outcome = ReleaseLockOutcome.of(answer.outcome)
+        return self._outcome
+
+    async def __aenter__(self) -> Self:
+        """Starts the scope. Raises LeaseLost if the lease has ended."""
+        self._enter()
+        return self
+
+    async def __aexit__(self, kind: Raised, error: BaseException | None, trace: Trace) -> None:
+        """Releases the lock; a release that fails leaves the lease to its expiry."""
+        self._leave(error)
+        await self.leave()
+
+    async def leave(self) -> None:
+        """Stops the keeper, and releases the lock if it is still held."""
+        held = self.valid
+        self.stop()
+        if held and self._outcome is None:
+            with contextlib.suppress(Error):
+                await self._release(self.expiry)
+
+    def __repr__(self) -> str:
+        return f"<LockLease {self.what} of {self.owner}, token {self.token}>"
+
+
+class Lock:
+    """A lock. It needs no creation. Create the object with `Connection.lock`."""
+
+    def __init__(self, name: str, caller: Caller, keeper: Keeper) -> None:
+        self.name = name
+        """The name of the lock."""
+        self._caller = caller
+        self._keeper = keeper
+
+    async def acquire(
+        self,
+        *,
+        owner: str | None = None,
+        wait: Span = 0,
+        lease: Span | None = None,
+        keep: bool = True,
+    ) -> LockLease | Held:
+        """Takes the lock, and waits for it up to `wait`.
+
+        `owner` is unique among the competitors, by default a random one for each call.
+        Calls with the same owner share its lease. `lease` is 1 ms to 30 days, default
+        30 s. With `keep=False` no keeper renews the lease. Returns the lease, or Held.
+        """
+        owner = owner or f"{socket.gethostname()[:60]}:{os.getpid()}:{uuid.uuid4().hex}"
+        now = self._keeper.clock.now
+
+        async def ask(wait: float) -> tuple[float, pb.AcquireLockResponse]:
+            request = pb.AcquireLockRequest(
+                name=self.name,
+                owner=owner,
+                lease_duration=to_duration(lease),
+                max_wait=to_duration(wait) if wait > 0 else None,
+            )
+            before = now()
+            return before, await self._caller.call(methods.ACQUIRE_LOCK, request, wait=wait)
+
+        seconds = to_seconds(wait)
+        if seconds <= 0:
+            before, answer = await ask(0)
+        else:
+            before, answer = await wait_in_slices(ask, _is_acquired, seconds, now)
+            answer, before = await self._refresh(answer, before, lease)
+        if answer.outcome == pb.ACQUIRE_LOCK_OUTCOME_ACQUIRED:
+            duration = None if lease is None else to_seconds(lease)
+            return LockLease(
+                self._caller, self._keeper, answer, before, duration=duration, keep=keep
+            )
+        if answer.outcome != pb.ACQUIRE_LOCK_OUTCOME_HELD:
+            message = f"unknown outcome {answer.outcome}; update the library"
+            raise Error(grpc.StatusCode.UNIMPLEMENTED, message)
+        after = answer.retry_after.ToTimedelta() if answer.HasField("retry_after") else None
+        return Held(answer.holder, after)
+
+    async def _refresh(
+        self, answer: pb.AcquireLockResponse, before: float, lease: Span | None
+    ) -> tuple[pb.AcquireLockResponse, float]:
+        """Repeats a call that waited long: only the replay tells what is left of the lease."""
+        left = answer.lease.expires_in.ToTimedelta().total_seconds()
+        now = self._keeper.clock.now()
+        acquired = answer.outcome == pb.ACQUIRE_LOCK_OUTCOME_ACQUIRED
+        if not acquired or now - before <= left * _STALE:
+            return answer, before
+        request = pb.AcquireLockRequest(
+            name=self.name, owner=answer.lease.owner, lease_duration=to_duration(lease)
+        )
+        repeat = await self._caller.until_known(methods.ACQUIRE_LOCK, request, now + left)
+        if repeat.lease.fencing_token == answer.lease.fencing_token:
+            repeat.replayed = answer.replayed
+        return repeat, now
+
+    async def holder(self) -> str | None:
+        """Returns the owner that holds the lock; None if it is free."""
+        answer = await self._caller.call(methods.GET_LOCK, pb.GetLockRequest(name=self.name))
+        return answer.lease.owner if answer.held else None
+
+
+def _is_acquired(answer: tuple[float, pb.AcquireLockResponse]) -> bool:
+    return answer[1].outcome == pb.ACQUIRE_LOCK_OUTCOME_ACQUIRED

@@ -1,0 +1,126 @@
+"""Rates: limits, warnings and bans of keys."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from typing import Literal
+
+import grpc
+
+from tollgate import _methods as methods
+from tollgate._time import Span, to_duration
+from tollgate.aio._caller import Caller
+from tollgate.aio.watch import RateWatch
+from tollgate.errors import Error
+from tollgate.rates import Ban, RateAnswer, Rule
+from tollgate.v1 import rate_pb2 as pb
+
+OnFailure = Literal["raise", "open", "closed"]
+"""What a limiter does if a check fails: "raise" the error, let the call pass, or refuse it."""
+
+_FAILURES = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.INTERNAL,
+    grpc.StatusCode.UNKNOWN,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.ABORTED,
+)
+
+
+class RateLimiter:
+    """Checks keys against a policy or a rule. Create it with `Connection.rate`."""
+
+    def __init__(self, against: str | Rule, on_failure: OnFailure, caller: Caller) -> None:
+        self.against = against
+        """The name of the policy, or the rule."""
+        self.on_failure: OnFailure = on_failure
+        """What the limiter does if a check fails."""
+        self._caller = caller
+
+    def _request(self, key: str, cost: int | None, request_id: str) -> pb.CheckRateRequest:
+        against = self.against
+        return pb.CheckRateRequest(
+            key=key,
+            policy=against if isinstance(against, str) else None,
+            rule=None if isinstance(against, str) else against.message(),
+            cost=cost,
+            request_id=request_id,
+        )
+
+    async def check(
+        self, key: str, *, cost: int | None = None, request_id: str | None = None
+    ) -> RateAnswer:
+        """Counts a call of a key and tells whether it may pass.
+
+        `cost` is 0 to 1,000,000,000, default 1; with 0 nothing is counted. `request_id`
+        identifies the call: a repeat within 5 minutes counts nothing. Default: a generated
+        one, which the retries of this call keep.
+
+        If the check fails (no server, no store, overload), `on_failure` decides. Other
+        errors, such as an unknown policy, always raise Error.
+        """
+        generated = uuid.uuid4().hex if request_id is None and cost != 0 else ""
+        request = self._request(key, cost, request_id or generated)
+        try:
+            answer = await self._caller.call(methods.CHECK_RATE, request)
+        except Error as error:
+            if self.on_failure == "raise" or error.code not in _FAILURES:
+                raise
+            allowed = self.on_failure == "open"
+            after = None if allowed else error.retry_after
+            return RateAnswer(allowed=allowed, degraded=True, retry_after=after)
+        return RateAnswer.of(answer)
+
+    async def check_many(
+        self, keys: Sequence[str], *, cost: int | None = None
+    ) -> list[RateAnswer]:
+        """Checks 1 to 100 keys in one call, independently and in order.
+
+        `on_failure` does not apply: an answer with `error` was not decided.
+        """
+        checks = [self._request(key, cost, uuid.uuid4().hex) for key in keys]
+        answer = await self._caller.call(methods.CHECK_RATES, pb.CheckRatesRequest(checks=checks))
+        return [RateAnswer.of(result) for result in answer.results]
+
+    def _policy(self) -> str:
+        return self.against if isinstance(self.against, str) else ""
+
+    async def reset(self, key: str) -> bool:
+        """Clears the usage of a key; a ban stays. Returns whether it had usage."""
+        request = pb.ResetRateRequest(key=key, policy=self._policy())
+        return (await self._caller.call(methods.RESET_RATE, request)).existed
+
+    async def ban(self, key: str, duration: Span, *, reason: str = "") -> Ban:
+        """Bans a key from now on, for 1 ms to 30 days."""
+        request = pb.BanRequest(
+            key=key, policy=self._policy(), duration=to_duration(duration), reason=reason
+        )
+        return Ban.of((await self._caller.call(methods.BAN, request)).ban)
+
+    async def unban(self, key: str) -> bool:
+        """Lifts the ban of a key; clears its strikes and usage. Returns whether it was banned."""
+        request = pb.UnbanRequest(key=key, policy=self._policy())
+        return (await self._caller.call(methods.UNBAN, request)).existed
+
+    async def bans(self) -> AsyncIterator[Ban]:
+        """Lists the running bans, the earliest end first."""
+        page = ""
+        while True:
+            request = pb.ListBansRequest(policy=self._policy(), page_size=1000, page_token=page)
+            answer = await self._caller.call(methods.LIST_BANS, request)
+            for ban in answer.bans:
+                yield Ban.of(ban)
+            page = answer.next_page_token
+            if not page:
+                return
+
+    def watch(self, *, after: str | None = None) -> RateWatch:
+        """Iterates over the events of the policy.
+
+        `after` is the cursor of an event; "0" starts with the oldest stored event. Default:
+        new events only. Rules in calls have no events.
+        """
+        return RateWatch(self._policy(), after, self._caller)
