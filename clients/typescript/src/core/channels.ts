@@ -1,0 +1,120 @@
+import { fromBinary, toBinary } from "@bufbuild/protobuf";
+import {
+  type ChannelCredentials,
+  type ChannelOptions,
+  Client,
+  type ClientReadableStream,
+  connectivityState,
+  Metadata,
+} from "@grpc/grpc-js";
+import {
+  Health,
+  type HealthCheckRequest,
+  HealthCheckRequestSchema,
+  type HealthCheckResponse,
+  HealthCheckResponse_ServingStatus,
+  HealthCheckResponseSchema,
+} from "../gen/grpc/health/v1/health_pb.js";
+
+/** Pause before the health of a server is asked for again, in milliseconds. */
+const HEALTH_PAUSE_MS = 1000;
+
+/** A server: its address, and what it says about its health. */
+export interface Server {
+  readonly address: string;
+  serving: boolean;
+}
+
+/** Channels to all servers, used by rotation. */
+export class ChannelGroup {
+  readonly #servers: readonly Server[];
+  readonly #clients: readonly Client[];
+  #next: number;
+
+  constructor(servers: readonly Server[], credentials: ChannelCredentials, options: ChannelOptions) {
+    this.#servers = servers;
+    this.#clients = servers.map(({ address }) => new Client(address, credentials, options));
+    // Clients that start together do not all begin with the first server.
+    this.#next = Math.floor(Math.random() * servers.length);
+  }
+
+  /**
+   * Returns the client of the next server that is serving and whose last connection did not fail.
+   * Returns that of the next server if there is none.
+   */
+  pick(): Client {
+    const count = this.#clients.length;
+    let index = this.#next;
+    for (let tried = 1; tried < count && !this.#usable(index); tried += 1) index = (index + 1) % count;
+    if (!this.#usable(index)) index = this.#next;
+    this.#next = (index + 1) % count;
+    return this.client(index);
+  }
+
+  /** Returns the client of a server. */
+  client(index: number): Client {
+    const client = this.#clients[index];
+    if (client === undefined) throw new RangeError(`there is no server ${String(index)}`);
+    return client;
+  }
+
+  close(): void {
+    for (const client of this.#clients) client.close();
+  }
+
+  #usable(index: number): boolean {
+    const state = this.client(index).getChannel().getConnectivityState(false);
+    return this.#servers[index]?.serving === true && state !== connectivityState.TRANSIENT_FAILURE;
+  }
+}
+
+/** Follows the health of a server. A server without a health service counts as serving. */
+export class HealthWatch {
+  readonly #server: Server;
+  readonly #client: Client;
+  #stream: ClientReadableStream<HealthCheckResponse> | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  #closed = false;
+
+  constructor(server: Server, client: Client) {
+    this.#server = server;
+    this.#client = client;
+    this.#open();
+  }
+
+  close(): void {
+    this.#closed = true;
+    clearTimeout(this.#timer);
+    this.#stream?.cancel();
+  }
+
+  #open(): void {
+    this.#stream = this.#client.makeServerStreamRequest(
+      `/${Health.typeName}/${Health.method.watch.name}`,
+      (message: HealthCheckRequest) => Buffer.from(toBinary(HealthCheckRequestSchema, message)),
+      (message: Buffer) => fromBinary(HealthCheckResponseSchema, message),
+      { $typeName: "grpc.health.v1.HealthCheckRequest", service: "" },
+      new Metadata({ waitForReady: true }),
+    );
+    this.#stream.on("data", ({ status }: HealthCheckResponse) => {
+      this.#server.serving = status === HealthCheckResponse_ServingStatus.SERVING;
+    });
+    this.#stream.on("error", () => {
+      // The state of the channel tells whether the server is reachable.
+      this.#server.serving = true;
+      this.#reopenLater();
+    });
+    this.#stream.on("end", () => {
+      this.#server.serving = true;
+    });
+  }
+
+  #reopenLater(): void {
+    if (this.#closed) return;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => {
+      this.#open();
+    }, HEALTH_PAUSE_MS);
+    this.#timer.unref();
+  }
+}

@@ -1,0 +1,71 @@
+import { readFileSync, statSync } from "node:fs";
+import { type ChannelCredentials, credentials, Metadata } from "@grpc/grpc-js";
+import { TollgateError } from "./errors.js";
+import type { ConnectOptions } from "./options.js";
+
+/** Returns the credentials of the channels. */
+export function channelCredentials(tls: ConnectOptions["tls"]): ChannelCredentials {
+  if (tls === undefined) return credentials.createInsecure();
+  if (tls === true) return credentials.createSsl();
+  if ((tls.cert === undefined) !== (tls.key === undefined)) {
+    throw new TypeError("tls has one of cert and key; set both or none");
+  }
+  return credentials.createSsl(pem(tls.ca), pem(tls.key), pem(tls.cert));
+}
+
+function pem(value: string | Buffer | undefined): Buffer | null {
+  return value === undefined ? null : Buffer.from(value);
+}
+
+/** Makes the metadata of calls: token and namespace. */
+export class CallMetadata {
+  readonly #namespace: string | undefined;
+  readonly #token: () => string | undefined | Promise<string>;
+
+  constructor(options: ConnectOptions) {
+    const { namespace, token, tokenFile } = options;
+    this.#namespace = namespace;
+    if (tokenFile !== undefined) {
+      const file = new TokenFile(tokenFile);
+      this.#token = () => file.token();
+    } else {
+      this.#token = typeof token === "function" ? token : () => token;
+    }
+  }
+
+  /** Returns new metadata. Fails with UNAUTHENTICATED if the token cannot be obtained. */
+  async make(): Promise<Metadata> {
+    const metadata = new Metadata();
+    let token: string | undefined;
+    try {
+      token = await this.#token();
+    } catch (cause) {
+      const message = `The token cannot be obtained: ${cause instanceof Error ? cause.message : String(cause)}`;
+      throw new TollgateError({ code: "UNAUTHENTICATED", reason: "TOKEN_UNAVAILABLE", message, cause });
+    }
+    if (token !== undefined) metadata.set("authorization", `Bearer ${token}`);
+    if (this.#namespace !== undefined) metadata.set("x-tollgate-namespace", this.#namespace);
+    return metadata;
+  }
+}
+
+/** A file with a token. A changed file is read again. */
+class TokenFile {
+  readonly #path: string;
+  #version = "";
+  #token = "";
+
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  token(): string {
+    const { ino, mtimeNs, size } = statSync(this.#path, { bigint: true });
+    const version = `${String(ino)} ${String(mtimeNs)} ${String(size)}`;
+    if (version !== this.#version) {
+      this.#token = readFileSync(this.#path, "utf8").trim();
+      this.#version = version;
+    }
+    return this.#token;
+  }
+}

@@ -1,0 +1,130 @@
+import { fromBinary } from "@bufbuild/protobuf";
+import { anyUnpack } from "@bufbuild/protobuf/wkt";
+import { type Metadata, type ServiceError, status } from "@grpc/grpc-js";
+import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../gen/google/rpc/error_details_pb.js";
+import { StatusSchema } from "../gen/google/rpc/status_pb.js";
+import { milliseconds } from "./convert.js";
+
+/** Name of a gRPC status code, for example `UNAVAILABLE`. */
+export type ErrorCode = Exclude<keyof typeof status, "OK">;
+
+/** A bad field of a request. */
+export interface Violation {
+  /** The field, for example `device_id` or `requests[3].device_id`. */
+  readonly field: string;
+  /** What was expected. */
+  readonly description: string;
+}
+
+/** The facts of an error. */
+export interface ErrorFacts {
+  readonly code: ErrorCode;
+  readonly message: string;
+  readonly reason?: string;
+  readonly violations?: readonly Violation[];
+  readonly retryAfterMs?: number | undefined;
+  readonly metadata?: Readonly<Record<string, string>>;
+  readonly cause?: unknown;
+}
+
+/**
+ * The error of every failed call: the server could not decide, or could not be reached. A refusal
+ * is an answer, not an error.
+ */
+export class TollgateError extends Error {
+  override readonly name = "TollgateError";
+  /** The gRPC status code. */
+  readonly code: ErrorCode;
+  /** The reason of ErrorInfo, for example `OVERLOADED`; empty if there is none. */
+  readonly reason: string;
+  /** The bad fields; empty unless the code is INVALID_ARGUMENT. */
+  readonly violations: readonly Violation[];
+  /** The time of RetryInfo in milliseconds: repeat the call after it. */
+  readonly retryAfterMs: number | undefined;
+  /** Further facts of ErrorInfo, such as `limit` and `value` of NAMESPACE_LIMIT. */
+  readonly metadata: Readonly<Record<string, string>>;
+
+  constructor(facts: ErrorFacts) {
+    super(facts.message, facts.cause === undefined ? undefined : { cause: facts.cause });
+    this.code = facts.code;
+    this.reason = facts.reason ?? "";
+    this.violations = facts.violations ?? [];
+    this.retryAfterMs = facts.retryAfterMs;
+    this.metadata = facts.metadata ?? {};
+  }
+
+  /**
+   * Whether a repeat of the call may succeed: UNAVAILABLE, DEADLINE_EXCEEDED, and
+   * RESOURCE_EXHAUSTED with `retryAfterMs`.
+   */
+  get retryable(): boolean {
+    if (this.code === "RESOURCE_EXHAUSTED") return this.retryAfterMs !== undefined;
+    return this.code === "UNAVAILABLE" || this.code === "DEADLINE_EXCEEDED";
+  }
+}
+
+/** What grpc-js says of a server that answers with TLS to plain text. */
+const INSECURE = "Protocol not secure enough";
+
+/** Returns the name of a status code; UNKNOWN for a number that gRPC does not define. */
+export function codeName(code: number): ErrorCode {
+  const name = (status as Record<number, string | undefined>)[code];
+  return name === undefined || name === "OK" ? "UNKNOWN" : (name as ErrorCode);
+}
+
+/** Converts an error of grpc-js. */
+export function fromServiceError(error: ServiceError): TollgateError {
+  const insecure = error.code === status.PERMISSION_DENIED && error.details === INSECURE;
+  const facts: ErrorFacts = insecure
+    ? { code: "UNAVAILABLE", message: "The server does not answer in plain text. Set `tls`.", cause: error }
+    : { code: codeName(error.code), message: error.details, cause: error };
+  // Errors that the library raises itself have no metadata, whatever their type says.
+  const metadata = error.metadata as Metadata | undefined;
+  const [details] = metadata?.get("grpc-status-details-bin") ?? [];
+  if (!Buffer.isBuffer(details)) return new TollgateError(facts);
+  try {
+    return new TollgateError({ ...facts, ...parseDetails(details) });
+  } catch {
+    return new TollgateError(facts);
+  }
+}
+
+/** Converts whatever was thrown. */
+export function asTollgateError(error: unknown): TollgateError {
+  if (error instanceof TollgateError) return error;
+  if (error instanceof Error && "code" in error && typeof error.code === "number") {
+    return fromServiceError(error as ServiceError);
+  }
+  const message = error instanceof Error ? error.message : String(error);
+  return new TollgateError({ code: "UNKNOWN", message, cause: error });
+}
+
+/** The error of a call that its AbortSignal has cancelled. */
+export function cancelled(signal?: AbortSignal): TollgateError {
+  const message = "The call was cancelled by its signal.";
+  return new TollgateError({ code: "CANCELLED", message, cause: signal?.reason });
+}
+
+/** The error of a call on a closed connection. */
+export function connectionClosed(): TollgateError {
+  const message = "The connection is closed. Open a new one.";
+  return new TollgateError({ code: "CANCELLED", reason: "CONNECTION_CLOSED", message });
+}
+
+function parseDetails(details: Buffer): Partial<ErrorFacts> {
+  const facts: { -readonly [Key in keyof ErrorFacts]?: ErrorFacts[Key] } = {};
+  for (const any of fromBinary(StatusSchema, details).details) {
+    const info = anyUnpack(any, ErrorInfoSchema);
+    if (info !== undefined) {
+      facts.reason = info.reason;
+      facts.metadata = { ...info.metadata };
+    }
+    const bad = anyUnpack(any, BadRequestSchema);
+    if (bad !== undefined) {
+      facts.violations = bad.fieldViolations.map(({ field, description }) => ({ field, description }));
+    }
+    const retry = anyUnpack(any, RetryInfoSchema);
+    if (retry?.retryDelay !== undefined) facts.retryAfterMs = milliseconds(retry.retryDelay);
+  }
+  return facts;
+}
