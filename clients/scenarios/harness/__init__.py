@@ -1,0 +1,1 @@
+"""Plays the common scenarios: servers, Redis, the fault proxy, runners and an observer."""

@@ -1,0 +1,197 @@
+"""Rates: verdicts, repeats with ids, fallbacks, and the middleware of a web server."""
+
+import urllib.error
+import urllib.request
+
+import pytest
+
+from harness.paths import eventually
+from harness.redis import Redis
+from harness.server import Server
+
+
+def test_calls_within_a_limit_are_allowed(client, observer, name):
+    for _ in range(3):
+        answer = client.check(key=name, policy="three")
+        assert answer["allowed"] is True and answer["verdict"] == "ALLOW"
+        assert answer["replayed"] is False and answer["degraded"] is False
+    refused = client.check(key=name, policy="three")
+    assert refused["allowed"] is False and refused["verdict"] == "THROTTLE"
+    assert 0 < refused["retry_after"] <= 3700
+    assert observer.spent(name, "three") == 3
+
+
+def test_a_cost_counts_as_several_calls(client, observer, name):
+    assert client.check(key=name, policy="three", cost=2)["allowed"] is True
+    assert client.check(key=name, policy="three", cost=2)["allowed"] is False
+    assert client.check(key=name, policy="three", cost=0)["allowed"] is True
+    assert observer.spent(name, "three") == 2
+
+
+def test_warnings_and_bans(client, name):
+    verdicts = [client.check(key=name, policy="crawler") for _ in range(3)]
+    assert [each["verdict"] for each in verdicts] == ["ALLOW", "WARN", "BAN"]
+    assert [each["allowed"] for each in verdicts] == [True, True, False]
+    assert 0 < verdicts[2]["retry_after"] <= 3600
+
+
+def test_an_unknown_policy_is_an_error(client, name):
+    assert client.error("check", key=name, policy="no-such").code == "NOT_FOUND"
+
+
+def test_a_bad_cost_is_an_error_with_its_field(client):
+    error = client.error("check", key="", policy="three")
+    assert error.code == "INVALID_ARGUMENT" and error.fields == {"key"}
+
+
+@pytest.mark.parametrize("fault", ["lose_reply", "cut_reply", "cut_request"])
+def test_a_lost_check_is_spent_once(faulty, proxy, observer, name, fault):
+    """The library generates an id and keeps it over repeats."""
+    lost = getattr(proxy, fault)("CheckRate")
+    assert faulty.check(key=name, policy="many")["allowed"] is True
+    assert lost.fired.is_set()
+    assert observer.spent(name, "many") == 1
+
+
+def test_several_lost_checks_are_spent_once(connect, proxy, observer, name):
+    client = connect(proxy.address, deadline=3)
+    proxy.cut_reply("CheckRate", times=2)
+    assert client.check(key=name, policy="many", cost=5)["allowed"] is True
+    assert observer.spent(name, "many") == 5
+
+
+def test_an_id_of_the_caller_is_replayed(client, observer, name):
+    first = client.check(key=name, policy="many", request_id="r-1")
+    again = client.check(key=name, policy="many", request_id="r-1")
+    assert first["replayed"] is False and again["replayed"] is True
+    assert observer.spent(name, "many") == 1
+
+
+def test_ids_of_calls_differ(client, observer, name):
+    for _ in range(5):
+        assert client.check(key=name, policy="many")["replayed"] is False
+    assert observer.spent(name, "many") == 5
+
+
+@pytest.mark.parametrize(("on_failure", "allowed"), [("open", True), ("closed", False)])
+def test_a_limiter_decides_without_a_server(faulty, proxy, name, on_failure, allowed):
+    proxy.refuse()
+    answer = faulty.check(key=name, policy="three", on_failure=on_failure)
+    assert answer["allowed"] is allowed
+    assert answer["degraded"] is True
+    assert answer["verdict"] == ""
+
+
+def test_without_a_choice_a_failure_is_an_error(faulty, proxy, name):
+    proxy.refuse()
+    error = faulty.error("check", key=name, policy="three")
+    assert error.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED")
+
+
+@pytest.mark.parametrize("on_failure", ["open", "closed"])
+def test_a_bad_request_is_an_error_whatever_the_choice(client, name, on_failure):
+    """An unknown policy is a mistake of the caller, and must not open the gate for ever."""
+    error = client.error("check", key=name, policy="no-such", on_failure=on_failure)
+    assert error.code == "NOT_FOUND"
+
+
+@pytest.mark.engines("redis")
+@pytest.mark.parametrize(("policy", "allowed"), [("allow", True), ("deny", False)])
+def test_a_fallback_of_the_server_is_marked(connect, engine, cleanup, name, policy, allowed):
+    redis = Redis()
+    cleanup.append(redis)
+    server = Server(redis.url)
+    cleanup.append(server)
+    client = connect(server.address)
+    assert client.check(key=name, policy=policy)["degraded"] is False
+    redis.kill()
+
+    def fallback():
+        answer = client.check(key=name, policy=policy, on_failure="closed")
+        return answer if answer["verdict"] else None
+
+    answer = eventually(fallback, "the server answers without Redis")
+    assert answer["degraded"] is True and answer["allowed"] is allowed
+
+
+def test_the_headers_of_an_answer(client, name):
+    headers = client.check(key=name, policy="three")["headers"]
+    limit = parse(headers["ratelimit"])
+    assert limit["name"] == "hour" and limit["r"] == 2 and 0 < limit["t"] <= 3700
+    assert parse(headers["ratelimit-policy"]) == {"name": "hour", "q": 3, "w": 3600}
+
+
+def test_the_name_of_an_unnamed_limit(client, name):
+    headers = client.check(key=name, policy="many")["headers"]
+    assert parse(headers["ratelimit-policy"])["name"] == "default"
+
+
+def parse(header: str) -> dict:
+    """Parses one item of a structured field list: `"hour";r=2;t=3600`."""
+    name, *parameters = header.split(",")[0].strip().split(";")
+    assert name.startswith('"') and name.endswith('"'), header
+    values = dict(parameter.strip().split("=") for parameter in parameters)
+    return {"name": name.strip('"'), **{key: int(value) for key, value in values.items()}}
+
+
+class Web:
+    """The web server of a runner."""
+
+    def __init__(self, client, policy, **options):
+        self.client = client
+        self.url = client.http_start(handle="web", policy=policy, **options)["url"]
+
+    def get(self, key: str):
+        """Returns the status and the headers of an answer."""
+        request = urllib.request.Request(self.url, headers={"x-caller": key})
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return answer.status, answer.headers
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.headers
+
+    def close(self):
+        self.client.http_stop(handle="web")
+
+
+@pytest.fixture
+def web(faulty, cleanup):
+    def web(policy, **options):
+        web = Web(faulty, policy, **options)
+        cleanup.append(web)
+        return web
+    return web
+
+
+def test_a_web_server_allows_calls_and_says_what_is_left(web, name):
+    status, headers = web("three").get(name)
+    assert status == 200
+    assert parse(headers["RateLimit"])["r"] == 2
+    assert parse(headers["RateLimit-Policy"]) == {"name": "hour", "q": 3, "w": 3600}
+    assert headers["Retry-After"] is None
+
+
+def test_a_web_server_refuses_with_429(web, proxy, name):
+    server = web("three")
+    assert [server.get(name)[0] for _ in range(3)] == [200] * 3
+    status, headers = server.get(name)
+    assert status == 429
+    assert 0 < int(headers["Retry-After"]) <= 3700
+    assert parse(headers["RateLimit"])["r"] == 0
+    assert parse(headers["RateLimit-Policy"])["q"] == 3
+    # Other callers have limits of their own, and each request is one call.
+    assert server.get(f"{name}-other")[0] == 200
+    assert proxy.calls["CheckRate"] == 5
+
+
+def test_a_web_server_that_fails_open(web, proxy, name):
+    server = web("three", on_failure="open")
+    proxy.refuse()
+    assert server.get(name)[0] == 200
+
+
+def test_a_web_server_that_fails_closed(web, proxy, name):
+    server = web("three", on_failure="closed")
+    proxy.refuse()
+    assert server.get(name)[0] in (429, 503)
