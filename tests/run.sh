@@ -8,7 +8,8 @@
 #
 # Needs cargo. Installs redis-server with apt-get and grpcurl with Go, if available. Runs the
 # examples if Python 3 is available. Checks deploy/ with the tools of apt-get, PyPI and Go; tests
-# whose tool is missing say so and pass, or fail if TOLLGATE_TEST_REQUIRE_TOOLS is set.
+# whose tool is missing say so and pass, or fail if TOLLGATE_TEST_REQUIRE_TOOLS is set. Without
+# arguments, also checks the client libraries (tests/clients.sh).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/tools.sh
@@ -25,13 +26,17 @@ port=$(free_port)
 start_redis "$port"
 export TOLLGATE_TEST_REDIS="redis://127.0.0.1:$port"
 
+# The server of the tests of clients/rust.
+export TOLLGATE_BINARY="${TOLLGATE_BINARY:-${CARGO_TARGET_DIR:-$PWD/target}/debug/tollgate}"
+
 # More threads than cores: most tests spend their time waiting.
 export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * $(nproc 2>/dev/null || echo 2)))}"
 
 cargo test --locked --workspace "$@"
 
-# The same tests again on a Redis Cluster, and on a Redis with Sentinels.
 if [ $# = 0 ]; then
+  ./tests/clients.sh
+  # The same tests again on a Redis Cluster, and on a Redis with Sentinels.
   start_cluster
   echo "tests/run.sh: on a Cluster"
   TOLLGATE_TEST_REDIS=$cluster_url TOLLGATE_TEST_NODES=$cluster_nodes cargo test --locked --test it redis::

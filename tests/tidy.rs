@@ -237,7 +237,8 @@ fn every_proto_element_has_a_comment() {
             let element =
                 ["service ", "rpc ", "message ", "enum "].iter().any(|word| line.starts_with(word))
                     || (line.contains(" = ") && line.ends_with(';') && !line.starts_with("//"));
-            if element && !line.starts_with("syntax") {
+            let is_header = line.starts_with("syntax") || line.starts_with("option ");
+            if element && !is_header {
                 let above = lines[index - 1];
                 assert!(above.starts_with("//"), "{}:{}: {line}", path.display(), index + 1);
             }

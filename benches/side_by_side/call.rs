@@ -76,6 +76,26 @@ pub(crate) fn first_is<const VALUE: u8>(message: &[u8]) -> bool {
     message.starts_with(&[1 << 3, VALUE])
 }
 
+/// Accepts a reply to a batch: `COUNT` results, each with a response that [`first_is`] accepts.
+pub(crate) fn all_are<const VALUE: u8, const COUNT: usize>(mut message: &[u8]) -> bool {
+    for _ in 0..COUNT {
+        let Some((result, rest)) = field_1(message) else { return false };
+        let response = field_1(result).map(|(response, _)| response);
+        if !response.is_some_and(first_is::<VALUE>) {
+            return false;
+        }
+        message = rest;
+    }
+    message.is_empty()
+}
+
+/// Splits a message after its first field, which must be a field 1 with a length.
+fn field_1(mut message: &[u8]) -> Option<(&[u8], &[u8])> {
+    message = message.strip_prefix(&[1 << 3 | 2])?;
+    let length = prost::encoding::decode_varint(&mut message).ok()?;
+    message.split_at_checked(usize::try_from(length).ok()?)
+}
+
 /// Start of an unexpected reply in hexadecimal, short enough to read.
 pub(crate) fn hexadecimal(received: &[u8]) -> String {
     received.iter().take(48).fold(String::new(), |mut text, byte| {

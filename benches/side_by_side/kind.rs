@@ -5,7 +5,7 @@ use prost_types::Duration;
 use tollgate_client::pb::{self, check_rate_request::Against};
 
 use crate::{
-    call::{Call, Load, NUMBER, first_is},
+    call::{Call, Load, NUMBER, all_are, first_is},
     echo,
 };
 
@@ -13,8 +13,12 @@ use crate::{
 pub(crate) const KEYS: u64 = 20_000;
 /// Numbers of a load without repeats.
 const ENDLESS: u64 = 1_000_000_000_000;
+/// Requests of a batch.
+const BATCH: usize = 100;
 const ADMIT: &str = "/tollgate.v1.AdmissionService/AdmitTask";
 const COMPLETE: &str = "/tollgate.v1.AdmissionService/CompleteTask";
+const ADMIT_ALL: &str = "/tollgate.v1.AdmissionService/AdmitTasks";
+const COMPLETE_ALL: &str = "/tollgate.v1.AdmissionService/CompleteTasks";
 const CHECK: &str = "/tollgate.v1.RateService/CheckRate";
 const NEXT: &str = "/tollgate.v1.SequenceService/NextSequence";
 
@@ -26,6 +30,8 @@ pub(crate) const CONFIGURATION: &str = include_str!("tollgate.toml");
 pub(crate) enum Kind {
     /// AdmitTask and CompleteTask, each pair for a new task and device
     Pairs,
+    /// AdmitTasks and CompleteTasks of 100 requests each, all for new tasks and devices
+    Batches,
     /// AdmitTask in a pool that is full
     Full,
     /// CheckRate, fixed window, 20,000 keys with room
@@ -52,6 +58,7 @@ impl Kind {
     /// All loads, in the order of the tables.
     pub(crate) const ALL: &[Kind] = &[
         Kind::Pairs,
+        Kind::Batches,
         Kind::Full,
         Kind::Fixed,
         Kind::Calendar,
@@ -68,6 +75,7 @@ impl Kind {
     pub(crate) fn title(self) -> &'static str {
         match self {
             Kind::Pairs => "AdmitTask + CompleteTask",
+            Kind::Batches => "AdmitTasks + CompleteTasks of 100",
             Kind::Full => "AdmitTask, pool full",
             Kind::Fixed => "CheckRate, fixed window",
             Kind::Calendar => "CheckRate, calendar window",
@@ -79,6 +87,11 @@ impl Kind {
             Kind::BucketBlocked => "CheckRate, token bucket, blocked key",
             Kind::Sequence => "NextSequence",
         }
+    }
+
+    /// The decisions of a call. Figures of a load are by decision.
+    pub(crate) fn decisions(self) -> f64 {
+        if self == Kind::Batches { BATCH as f64 } else { 1.0 }
     }
 
     /// The load with granted calls, if this one has refused calls.
@@ -97,6 +110,7 @@ impl Kind {
     pub(crate) fn load(self) -> Load {
         match self {
             Kind::Pairs => Load { calls: vec![admit(), complete()], numbers: ENDLESS },
+            Kind::Batches => Load { calls: vec![admit_all(), complete_all()], numbers: ENDLESS },
             Kind::Full => Load::of(storm(), ENDLESS),
             Kind::Fixed => Load::of(check("fixed"), KEYS),
             Kind::Calendar => Load::of(check("calendar"), KEYS),
@@ -160,6 +174,29 @@ fn complete() -> Call {
         ..pb::CompleteTaskRequest::default()
     };
     Call::new(COMPLETE, &message, first_is::<{ pb::CompleteVerdict::Completed as u8 }>)
+}
+
+fn admit_all() -> Call {
+    let request = |index| pb::AdmitTaskRequest {
+        pool: "wide".into(),
+        device_id: own(&format!("d{index:03}")),
+        task_id: own("task"),
+        ..pb::AdmitTaskRequest::default()
+    };
+    let message = pb::AdmitTasksRequest { requests: (0..BATCH).map(request).collect() };
+    Call::new(ADMIT_ALL, &message, all_are::<{ pb::AdmitDecision::Admitted as u8 }, BATCH>)
+}
+
+fn complete_all() -> Call {
+    let request = |index| pb::CompleteTaskRequest {
+        pool: "wide".into(),
+        device_id: own(&format!("d{index:03}")),
+        task_id: own("task"),
+        ..pb::CompleteTaskRequest::default()
+    };
+    let message = pb::CompleteTasksRequest { requests: (0..BATCH).map(request).collect() };
+    let accepts = all_are::<{ pb::CompleteVerdict::Completed as u8 }, BATCH>;
+    Call::new(COMPLETE_ALL, &message, accepts)
 }
 
 /// Takes the only slot of the full pool, for longer than any run.

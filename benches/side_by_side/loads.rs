@@ -115,6 +115,7 @@ pub(crate) async fn run(options: &Options, rows: &mut [Row]) -> Results {
                     ));
                     let callers = Callers::in_flight(*in_flight as usize);
                     let run = closed_loop::run(row, &load, callers, options.timing()).await;
+                    let run = run.by_decision(kind.decisions());
                     results.add((*kind, *in_flight, row.name), run);
                     progress.inc(1);
                 }

@@ -50,6 +50,21 @@ impl Run {
     }
 }
 
+impl Run {
+    /// The same figures by decision, for calls of several decisions. Latencies stay those of calls.
+    pub(crate) fn by_decision(self, decisions: f64) -> Run {
+        Run {
+            rate: self.rate * decisions,
+            server: self.server / decisions,
+            redis: self.redis / decisions,
+            generator: self.generator / decisions,
+            script: self.script / decisions,
+            scripts: self.scripts / decisions,
+            ..self
+        }
+    }
+}
+
 /// The number of unexpected replies, and the most frequent one.
 pub(crate) fn otherwise(wrong: &BTreeMap<String, u64>) -> String {
     let all: u64 = wrong.values().sum();

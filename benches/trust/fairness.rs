@@ -4,7 +4,7 @@ use std::{path::Path, process::Stdio, sync::Arc, time::Duration};
 
 use tokio::{process::Command, time::sleep};
 use tollgate::decision::time::monotonic;
-use tollgate_client::{Access, Connection};
+use tollgate_client::{Access, Connection, Options, RetryBudget};
 
 use crate::{
     load,
@@ -53,7 +53,10 @@ const REDIS: u16 = 21_987;
 
 /// Waits until the server answers: it may still connect to Redis.
 async fn opened(url: &str, access: &Access) -> Arc<Connection> {
-    let caller = Connection::open_with(url, access).await.expect("the server accepts connections");
+    // Each refusal is counted.
+    let options = Options::new([url]).access(access.clone()).retries(RetryBudget::NONE);
+    let options = options.deadline(Duration::from_secs(5));
+    let caller = options.open().await.expect("the server accepts connections");
     while caller.check("caller:18", &against(), 0).await.is_err() {
         sleep(Duration::from_millis(50)).await;
     }

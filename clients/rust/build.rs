@@ -1,9 +1,9 @@
-//! Generates the messages and the client stubs from `proto/` at the top of the repository, without
-//! an installed protoc.
+//! Generates the messages and the client stubs from `proto/`, without an installed protoc. In the
+//! repository it is a link to the folder at the top; a package contains the files.
 
 use std::{error::Error, fs};
 
-const PROTO: &str = "../../proto";
+const PROTO: &str = "proto";
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed={PROTO}");

@@ -1,65 +1,26 @@
 """A device backend that asks Tollgate before each task of its devices.
 
-The pool lets a few tasks run at once; the other devices wait. Every call has a
-deadline, and a call without an answer is repeated unchanged.
+The pool lets a few tasks run at once; the other devices wait. The library sets deadlines,
+repeats calls, and renews the lease of a running task.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import random
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from datetime import timedelta
-from pathlib import Path
-from typing import TypeVar
 
-import grpc
-from google.protobuf.message import Message
+from tollgate import AlreadyCompleted, Error, LeaseLost, aio
 
-sys.path.insert(0, str(Path(__file__).parent / "generated"))
-from tollgate.v1 import admission_pb2 as pb  # noqa: E402
-from tollgate.v1.admission_pb2_grpc import AdmissionServiceStub  # noqa: E402
-
-Response = TypeVar("Response")
-
-DEADLINE = 1.0  # seconds a call may take
-ATTEMPTS = 10  # tries of one call
-LEASE = timedelta(seconds=2)
+LEASE = 2.0  # seconds
 SHORT, LONG = 0.2, 2.5  # seconds of work; the long one outlives its first lease
-
-REPEATED = (
-    grpc.StatusCode.UNAVAILABLE,  # no server, no store, or a broken connection
-    grpc.StatusCode.DEADLINE_EXCEEDED,  # may have been executed
-    grpc.StatusCode.RESOURCE_EXHAUSTED,  # the server is busy
-)
-RECORDED = (
-    pb.COMPLETE_VERDICT_COMPLETED,
-    pb.COMPLETE_VERDICT_ALREADY_COMPLETED,  # recorded by an earlier attempt of this call
-    pb.COMPLETE_VERDICT_LATE,  # the lease had ended, the result counts
-)
-
-
-async def call(method: Callable[..., Awaitable[Response]], request: Message) -> Response:
-    """Calls Tollgate; repeats the call on the status codes in REPEATED."""
-    attempt = 1
-    while True:
-        try:
-            return await method(request, timeout=DEADLINE)
-        except grpc.aio.AioRpcError as error:
-            if error.code() not in REPEATED or attempt == ATTEMPTS:
-                raise
-        await asyncio.sleep(random.uniform(0, min(0.1 * 2**attempt, 2)))
-        attempt += 1
 
 
 class Backend:
     """Runs the tasks of its devices in one pool."""
 
-    def __init__(self, stub: AdmissionServiceStub, pool: str) -> None:
-        self.stub = stub
+    def __init__(self, pool: aio.Pool) -> None:
         self.pool = pool
         self.answers: Counter[str] = Counter()
         self.most_in_use = 0
@@ -71,61 +32,52 @@ class Backend:
 
     async def run_task(self, device: str, task: str, seconds: float) -> None:
         """Runs a task until its result is recorded."""
-        name = {"pool": self.pool, "device_id": device, "task_id": task}
         while True:
-            request = pb.AdmitTaskRequest(**name, lease_duration=LEASE)
-            admission = await call(self.stub.AdmitTask, request)
-            self.note(name, pb.AdmitDecision.Name(admission.decision))
-            self.most_in_use = max(self.most_in_use, admission.usage.in_use)
-            if admission.decision == pb.ADMIT_DECISION_ALREADY_COMPLETED:
+            answer = await self.pool.admit(device, task, lease=LEASE)
+            if isinstance(answer, AlreadyCompleted):
+                self.note(device, task, "ALREADY_COMPLETED")
                 return
-            if admission.decision != pb.ADMIT_DECISION_ADMITTED:  # FULL or PAUSED
-                await asyncio.sleep(admission.retry_after.ToTimedelta().total_seconds())
+            if not isinstance(answer, aio.Permit):  # Full or Paused
+                self.note(device, task, type(answer).__name__.upper())
+                pause = 1.0 if answer.retry_after is None else answer.retry_after.total_seconds()
+                await asyncio.sleep(pause)
                 continue
 
-            token = admission.lease.fencing_token
-            if not await self.work(name, token, seconds):
-                continue  # the lease is lost, so ask again
-            result = pb.CompleteTaskRequest(**name, fencing_token=token, result=b"done")
-            completion = await call(self.stub.CompleteTask, result)
-            self.note(name, pb.CompleteVerdict.Name(completion.verdict))
-            if completion.verdict in RECORDED:
+            self.note(device, task, "ADMITTED")
+            self.most_in_use = max(self.most_in_use, answer.usage.in_use)
+            try:
+                async with answer as permit:  # renewed until the scope ends
+                    result = await self.work(seconds, permit.token)
+                    verdict = await permit.complete(result=result)
+            except LeaseLost:
+                self.note(device, task, "LOST")
+                continue  # another device may have the slot, so ask again
+            self.note(device, task, verdict.name)
+            if verdict.recorded:  # COMPLETED, or LATE: the lease had ended, the result counts
                 return
             # STALE_TOKEN or UNKNOWN: nothing was recorded, so ask again.
 
-    async def work(self, name: dict[str, str], token: int, seconds: float) -> bool:
-        """Works, and renews the lease after each third of it. Returns False if it is lost.
+    async def work(self, seconds: float, token: int) -> bytes:
+        """Works. A loss of the lease cancels it.
 
         A real backend passes the token to the external system, which can then refuse
         a device whose lease has ended.
         """
-        pause = LEASE.total_seconds() / 3
-        while seconds > pause:
-            await asyncio.sleep(pause)
-            seconds -= pause
-            request = pb.RenewTaskRequest(**name, fencing_token=token, lease_duration=LEASE)
-            renewal = await call(self.stub.RenewTask, request)
-            self.note(name, pb.RenewVerdict.Name(renewal.verdict))
-            if renewal.verdict != pb.RENEW_VERDICT_RENEWED:
-                return False
         await asyncio.sleep(seconds)
-        return True
+        return b"done"
 
-    def note(self, name: dict[str, str], answer: str) -> None:
-        """Prints an answer without the prefix of its enum, and counts it."""
-        answer = answer.split("_", 2)[2]
+    def note(self, device: str, task: str, answer: str) -> None:
+        """Prints an answer and counts it."""
         self.answers[answer] += 1
-        print(f"{name['device_id']} {name['task_id']}: {answer}", flush=True)
+        print(f"{device} {task}: {answer}", flush=True)
 
 
 async def run(arguments: argparse.Namespace) -> None:
     """Runs all tasks of all devices, then prints a summary."""
-    options = [("grpc.max_reconnect_backoff_ms", 1000)]
-    async with grpc.aio.insecure_channel(arguments.server, options) as channel:
-        stub = AdmissionServiceStub(channel)
-        settings = pb.ConfigurePoolRequest(pool=arguments.pool, capacity=arguments.capacity)
-        await call(stub.ConfigurePool, settings)
-        backend = Backend(stub, arguments.pool)
+    async with aio.Connection(arguments.server) as tollgate:
+        pool = tollgate.pool(arguments.pool)
+        await pool.configure(capacity=arguments.capacity)
+        backend = Backend(pool)
         devices = [f"device-{number}" for number in range(1, arguments.devices + 1)]
         await asyncio.gather(*(backend.run_device(d, arguments.tasks) for d in devices))
 
@@ -141,12 +93,12 @@ def main() -> int:
     parser.add_argument("--server", default="127.0.0.1:50051", help="default: %(default)s")
     parser.add_argument("--pool", default="python-example", help="default: %(default)s")
     parser.add_argument("--devices", type=int, default=3, help="default: %(default)s")
-    parser.add_argument("--tasks", type=int, default=2, help="of each device; default: %(default)s")
+    parser.add_argument("--tasks", type=int, default=2, help="of a device; default: %(default)s")
     parser.add_argument("--capacity", type=int, default=2, help="slots; default: %(default)s")
     try:
         asyncio.run(run(parser.parse_args()))
-    except grpc.aio.AioRpcError as error:
-        print(f"device_backend: {error.code().name}: {error.details()}", file=sys.stderr)
+    except Error as error:
+        print(f"device_backend: {error}", file=sys.stderr)
         return 1
     return 0
 

@@ -13,18 +13,12 @@ import sqlite3
 import sys
 import tempfile
 import time
-from datetime import timedelta
 from pathlib import Path
 
-import grpc
+from tollgate import Error, Held, blocking
 
-sys.path.insert(0, str(Path(__file__).parent / "generated"))
-from tollgate.v1 import lock_pb2 as pb  # noqa: E402
-from tollgate.v1.lock_pb2_grpc import LockServiceStub  # noqa: E402
-
-DEADLINE = 5.0  # seconds a call may take, in addition to max_wait
-LEASE = timedelta(seconds=1)
-MAX_WAIT = timedelta(seconds=30)
+LEASE = 1.0  # seconds
+WAIT = 30.0  # seconds
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS account (
@@ -35,7 +29,7 @@ CREATE TABLE IF NOT EXISTS account (
 """
 
 
-class Refused(Exception):
+class Refused(Exception):  # noqa: N818
     """The token is below the greatest one seen: the lock has a later holder."""
 
 
@@ -73,7 +67,8 @@ class Storage:
             if raised.rowcount != 1:
                 raise Refused
             query = self.database.execute("SELECT balance FROM account WHERE name = ?", (name,))
-            return query.fetchone()[0]
+            balance: int = query.fetchone()[0]
+            return balance
 
     def write(self, name: str, balance: int, token: int) -> None:
         """Writes as a holder. The check and the write are one statement."""
@@ -90,34 +85,38 @@ class Storage:
 class Holder:
     """A competitor for the lock of an account."""
 
-    def __init__(self, owner: str, stub: LockServiceStub, path: Path, account: str) -> None:
+    def __init__(self, owner: str, lock: blocking.Lock, path: Path) -> None:
         self.owner = owner
-        self.stub = stub
+        self.lock = lock
         self.storage = Storage(path)
-        self.account = account
-        self.token = 0
+        self.lease: blocking.LockLease | None = None
 
     def acquire(self) -> None:
-        """Waits for the lock; waiters get it in order of arrival."""
-        request = pb.AcquireLockRequest(
-            name=self.account, owner=self.owner, lease_duration=LEASE, max_wait=MAX_WAIT
-        )
-        answer = self.stub.AcquireLock(request, timeout=DEADLINE + MAX_WAIT.total_seconds())
-        self.say(pb.AcquireLockOutcome.Name(answer.outcome).removeprefix("ACQUIRE_LOCK_OUTCOME_"))
-        if answer.outcome != pb.ACQUIRE_LOCK_OUTCOME_ACQUIRED:
-            raise TimeoutError(f"{answer.holder} holds {self.account}")
-        self.token = answer.lease.fencing_token
+        """Waits for the lock; waiters get it in order of arrival.
+
+        A holder that stalls does not renew its lease, so no keeper runs here.
+        """
+        answer = self.lock.acquire(owner=self.owner, wait=WAIT, lease=LEASE, keep=False)
+        if isinstance(answer, Held):
+            raise TimeoutError(f"{answer.holder} holds {self.lock.name}")
+        self.say("ACQUIRED")
+        self.lease = answer
+
+    @property
+    def token(self) -> int:
+        """The fencing token of the last lease."""
+        return 0 if self.lease is None else self.lease.token
 
     def read(self) -> int:
         """Reads the balance."""
-        balance = self.storage.read(self.account, self.token)
+        balance = self.storage.read(self.lock.name, self.token)
         self.say(f"reads {balance}")
         return balance
 
     def write(self, balance: int) -> bool:
         """Writes the balance. Returns False if the storage refuses the token."""
         try:
-            self.storage.write(self.account, balance, self.token)
+            self.storage.write(self.lock.name, balance, self.token)
         except Refused:
             self.say(f"writes {balance}: refused, a later holder was here")
             return False
@@ -126,26 +125,23 @@ class Holder:
 
     def release(self) -> None:
         """Releases the lock. The token ensures that it ends only its own lease."""
-        request = pb.ReleaseLockRequest(
-            name=self.account, owner=self.owner, fencing_token=self.token
-        )
-        answer = self.stub.ReleaseLock(request, timeout=DEADLINE)
-        self.say(pb.ReleaseLockOutcome.Name(answer.outcome).removeprefix("RELEASE_LOCK_OUTCOME_"))
+        if self.lease is not None:
+            self.say(self.lease.release().name)
 
     def say(self, text: str) -> None:
         """Prints a step at once."""
         print(f"{self.owner}: {text}", flush=True)
 
 
-def run(stub: LockServiceStub, path: Path, account: str) -> bool:
+def run(lock: blocking.Lock, path: Path) -> bool:
     """Lets a holder stall beyond its lease. Returns True if the other write is kept."""
-    slow, fast = (Holder(owner, stub, path, account) for owner in ("slow", "fast"))
-    slow.storage.open_account(account, 100)
+    slow, fast = (Holder(owner, lock, path) for owner in ("slow", "fast"))
+    slow.storage.open_account(lock.name, 100)
 
     slow.acquire()
     before = slow.read()
     slow.say("stalls beyond its lease")
-    time.sleep(LEASE.total_seconds())
+    time.sleep(LEASE)
 
     fast.acquire()
     fast.write(fast.read() + 50)
@@ -170,14 +166,11 @@ def main() -> int:
     arguments = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as folder,
-        grpc.insecure_channel(arguments.server) as channel,
+        blocking.Connection(arguments.server) as tollgate,
     ):
         try:
-            kept = run(LockServiceStub(channel), Path(folder) / "bank.db", arguments.account)
-        except grpc.RpcError as error:
-            print(f"fenced_storage: {error.code().name}: {error.details()}", file=sys.stderr)
-            return 1
-        except TimeoutError as error:
+            kept = run(tollgate.lock(arguments.account), Path(folder) / "bank.db")
+        except (Error, TimeoutError) as error:
             print(f"fenced_storage: {error}", file=sys.stderr)
             return 1
     print("nothing was lost" if kept else "a write was lost")

@@ -12,6 +12,7 @@ for item = 0, #KEYS / KEYS_PER_ITEM - 1 do
   end
   replies[item + 1] = reply
 end
+replies[#replies + 1] = now
 if expired_leases > 0 then
   replies[#replies + 1] = expired_leases
 end

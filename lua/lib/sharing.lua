@@ -50,6 +50,7 @@ while key < #KEYS do
     finish(shared, first)
   end
 end
+replies[#replies + 1] = now
 if expired_leases > 0 then
   replies[#replies + 1] = expired_leases
 end

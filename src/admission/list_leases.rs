@@ -4,7 +4,7 @@ use std::str;
 
 use super::{Lease, Pool, Task};
 use crate::decision::{
-    Call, Cost, Decision, Delivery, Outcomes, Paged, Reply,
+    AsOf, Call, Cost, Decision, Delivery, Outcomes, Paged, Reply,
     error::Error,
     names::{Name, SEPARATOR},
     script::{self, Script},
@@ -57,7 +57,7 @@ pub struct HeldLease {
     /// The task.
     pub task: Vec<u8>,
     /// The lease.
-    pub lease: Lease,
+    pub lease: AsOf<Lease>,
 }
 
 impl LeaseCursor {
@@ -72,8 +72,8 @@ impl LeaseCursor {
         LeaseCursor { slot_end: *slot_end, member }
     }
 
-    /// Parses the member; `None` if it is malformed.
-    pub fn held(&self) -> Option<HeldLease> {
+    /// Parses the member, as of `now`; `None` if it is malformed.
+    fn held(&self, now: Timestamp) -> Option<HeldLease> {
         let (member, numbers) = self.split()?;
         let (member, numbers) = (member.strip_suffix(&[SEPARATOR])?, numbers.as_chunks().0);
         let mut parts = member.split(|byte| *byte == SEPARATOR);
@@ -82,8 +82,13 @@ impl LeaseCursor {
         let (device, task) = (text()?, text()?);
         let number = |index: usize| Some(u64::from_le_bytes(*numbers.get(index)?));
         let (token, grant, expire) = (number(0)?, Timestamp(number(1)?), Timestamp(number(2)?));
-        let lease = Lease { token, grant, expire };
+        let lease = Lease { token, grant, expire }.at(now);
         parts.next().is_none().then_some(HeldLease { device, task, lease })
+    }
+
+    /// Whether the member can be parsed.
+    pub fn is_valid(&self) -> bool {
+        self.held(Timestamp(0)).is_some()
     }
 
     /// Device and task, joined; the whole member if it is malformed.
@@ -135,7 +140,7 @@ impl Decision for ListLeases {
             let member = reply.bytes()?;
             let slot_end = str::from_utf8(&reply.bytes()?).ok().and_then(|text| text.parse().ok());
             let cursor = slot_end.map(|micros| LeaseCursor { slot_end: Timestamp(micros), member });
-            let held = cursor.as_ref().and_then(LeaseCursor::held);
+            let held = cursor.as_ref().and_then(|cursor| cursor.held(reply.now()));
             leases.push(held.ok_or_else(|| {
                 Error::Corrupt("lease in the pool; ConfigurePool with reset repairs it".into())
             })?);
@@ -161,7 +166,7 @@ impl Decision for ListLeases {
         let more = page.len() > self.limit as usize;
         let page = &page[..page.len().min(self.limit as usize)];
         LeasePage {
-            leases: page.iter().filter_map(LeaseCursor::held).collect(),
+            leases: page.iter().filter_map(|cursor| cursor.held(now)).collect(),
             next: page.last().filter(|_| more).cloned(),
         }
     }

@@ -5,8 +5,8 @@ use super::{
     unknown_status,
 };
 use crate::decision::{
-    Call, Cost, Decision, Delivery, Ends, Listing, Optional, Outcomes, Reply, Revocable, Undo,
-    UndoRule,
+    AsOf, Call, Cost, Decision, Delivery, Ends, Listing, Optional, Outcomes, Reply, Revocable,
+    Undo, UndoRule,
     acknowledgement::Acknowledgement,
     denial::{AffectsDenials, Effect},
     error::Error,
@@ -50,7 +50,7 @@ pub enum RenewVerdict {
     /// The lease has ended with its grace, or it was evicted.
     Expired,
     /// The lease runs until its new expiry, with the same token.
-    Renewed(Lease),
+    Renewed(AsOf<Lease>),
     /// The token is not that of the task's last lease.
     StaleToken,
     /// The task has no record, or was never admitted.
@@ -105,7 +105,7 @@ impl Decision for RenewTask {
 
     fn parse(reply: &mut Reply) -> Result<RenewVerdict, Error> {
         Ok(match reply.number()? {
-            RENEW_RENEWED => RenewVerdict::Renewed(Lease::parse(reply)?),
+            RENEW_RENEWED => RenewVerdict::Renewed(Lease::parse(reply)?.at(reply.now())),
             RENEW_EXPIRED => RenewVerdict::Expired,
             RENEW_COMPLETED => RenewVerdict::Completed,
             RENEW_STALE_TOKEN => RenewVerdict::StaleToken,
@@ -142,7 +142,7 @@ impl Decision for RenewTask {
         let lease = task.lease;
         let member = pool.put(&member, task.clone(), now);
         pool.log_task(EventKind::Renewed, member, &task, None, &settings, now);
-        RenewVerdict::Renewed(lease)
+        RenewVerdict::Renewed(lease.at(now))
     }
 }
 

@@ -101,7 +101,8 @@ pub async fn ban(options: &BanOptions) -> Result<ExitCode, ClientError> {
     let connection = connect(&server.url, &server.access, &what).await?;
     let policy = policy.as_deref().unwrap_or_default();
     let answer = connection.ban(key, policy, *length, reason, actor).await;
-    let answer = answer.map_err(|error| failed(&what, &server.url, &error, advice(error.code)))?;
+    let answer =
+        answer.map_err(|error| failed(&what, &server.url, &error, advice(client::fate(&error))))?;
     output.say("BanResponse", &answer, || {
         let Ban { until, strikes, .. } = answer.ban.clone().unwrap_or_default();
         format!("{key}: banned until {}, strike {strikes}", end(until))
@@ -115,7 +116,8 @@ pub async fn unban(options: &KeyFlags) -> Result<ExitCode, ClientError> {
     let what = format!("unban `{key}`");
     let connection = connect(&server.url, &server.access, &what).await?;
     let answer = connection.unban(key, policy.as_deref().unwrap_or_default(), actor).await;
-    let answer = answer.map_err(|error| failed(&what, &server.url, &error, advice(error.code)))?;
+    let answer =
+        answer.map_err(|error| failed(&what, &server.url, &error, advice(client::fate(&error))))?;
     output.say("UnbanResponse", &answer, || match answer.existed {
         true => format!("{key}: the ban is lifted; strikes and usage are cleared"),
         false => format!("{key}: was not banned; strikes and usage are cleared"),
@@ -133,7 +135,7 @@ pub async fn bans(options: &BansOptions) -> Result<ExitCode, ClientError> {
     let connection = connect(&server.url, &server.access, &what).await?;
     let policy = policy.as_deref().unwrap_or_default();
     let read = async |token: &str| connection.bans(policy, token).await;
-    let fail = |error: &Error| failed(&what, &server.url, error, advice(error.code));
+    let fail = |error: &Error| failed(&what, &server.url, error, advice(client::fate(error)));
     PrintedList { message: "Ban", columns: COLUMNS, row }.print(*output, read, fail).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,11 +1,14 @@
 //! What the client commands share: the connection, and errors that say what to do next.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
-use tollgate_client::{Connection, Error};
+use tollgate_client::{Connection, Error, Options, RetryBudget};
 
 use super::flags::AccessFlags;
 use crate::decision::text::escaped_lines;
+
+/// Deadline of a call.
+const DEADLINE: Duration = Duration::from_secs(5);
 
 /// A failed command: the error and what to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +28,9 @@ pub(super) async fn connect(
     access: &AccessFlags,
     what: &str,
 ) -> Result<Connection, ClientError> {
-    Connection::open_with(server, &access.into()).await.map_err(|error| {
+    let options = Options::new([server]).access(access.into()).deadline(DEADLINE);
+    // A user sees the first error, and the fleet counts each.
+    options.retries(RetryBudget::NONE).open().await.map_err(|error| {
         let todo = match error.code {
             "INVALID_ARGUMENT" => {
                 "correct the files of --tls-ca, --tls-cert, --tls-key, --token-file"
@@ -42,6 +47,11 @@ pub(super) async fn connect(
 /// Builds the error of a failed call: `todo` says what to do next.
 pub(super) fn failed(what: &str, server: &str, error: &Error, todo: &str) -> ClientError {
     ClientError(format!("cannot {what} at {server}: {error}; {todo}"))
+}
+
+/// Returns the code for an advice: UNKNOWN if the connection broke and the call may have run.
+pub(super) fn fate(error: &Error) -> &'static str {
+    if error.code == "UNAVAILABLE" && error.may_have_run() { "UNKNOWN" } else { error.code }
 }
 
 /// Returns what to do about a failed call, for any command.

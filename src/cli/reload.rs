@@ -68,7 +68,7 @@ pub async fn run(options: &ReloadOptions) -> Result<ReloadEnd, ClientError> {
         Err(error) => match error.code {
             "FAILED_PRECONDITION" => Ok(ReloadEnd::NeedsRestart(refusal(server, &error.message))),
             "INVALID_ARGUMENT" => Ok(ReloadEnd::Invalid(refusal(server, &error.message))),
-            code => Err(failed(what, server, &error, advice(code))),
+            _ => Err(failed(what, server, &error, advice(client::fate(&error)))),
         },
     }
 }

@@ -17,6 +17,8 @@ pub enum Error {
     /// The deadline passed after the call was sent: its fate is unknown, and
     /// repeating it is safe.
     DeadlineExceeded,
+    /// The deadline of a batch passed before this decision of it: it was certainly not executed.
+    NotReached,
     /// Redis denied our user a command inside a script, perhaps after the first write of the call:
     /// its fate is unknown.
     Denied(String),
@@ -75,6 +77,10 @@ impl fmt::Display for Error {
             Error::Refused(why) => write!(f, "the store refuses the call: {why}"),
             Error::DeadlineExceeded => f.write_str(
                 "no reply from the store in time; the call may have been executed: repeat it",
+            ),
+            Error::NotReached => f.write_str(
+                "the deadline of the call passed before this request of the batch; it was not \
+                 executed: send it again",
             ),
             Error::Denied(why) => write!(
                 f,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::decision::{Reply, error::Error, time::Timestamp};
+use crate::decision::{AsOf, Reply, error::Error, time::Timestamp};
 
 /// The right of one holder: of a task to a slot of a pool, or of an owner to a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,5 +24,10 @@ impl Lease {
             grant: Timestamp(reply.number()?),
             expire: Timestamp(reply.number()?),
         })
+    }
+
+    /// The lease as of `now`.
+    pub(crate) fn at(self, now: Timestamp) -> AsOf<Lease> {
+        AsOf { value: self, now }
     }
 }

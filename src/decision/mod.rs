@@ -21,6 +21,7 @@
 
 pub mod acknowledgement;
 mod allowance;
+mod as_of;
 pub mod budget;
 mod call;
 mod cost;
@@ -53,6 +54,7 @@ pub mod waiters;
 use std::{any::Any, fmt};
 
 pub use allowance::Allowance;
+pub use as_of::AsOf;
 pub use call::{Arguments, Call, Leads, Sighting};
 pub use cost::Cost;
 pub use delivery::{Delivery, Ends, Listing, Priority};

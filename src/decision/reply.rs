@@ -1,6 +1,6 @@
 //! The reply of a script.
 
-use crate::decision::error::Error;
+use crate::decision::{error::Error, time::Timestamp};
 
 /// One element of the flat reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,12 +15,18 @@ pub enum Item {
 #[derive(Debug, Clone)]
 pub struct Reply {
     items: std::vec::IntoIter<Item>,
+    now: Timestamp,
 }
 
 impl Reply {
-    /// A reply of these elements.
-    pub fn new(items: Vec<Item>) -> Reply {
-        Reply { items: items.into_iter() }
+    /// A reply of these elements, decided at `now`.
+    pub fn new(items: Vec<Item>, now: Timestamp) -> Reply {
+        Reply { items: items.into_iter(), now }
+    }
+
+    /// The time of the decision, on the clock of Redis.
+    pub fn now(&self) -> Timestamp {
+        self.now
     }
 
     /// The next element, a number.

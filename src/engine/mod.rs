@@ -20,6 +20,7 @@
 //!   fallback.
 
 mod answered;
+mod batch;
 mod by_type;
 pub mod coalescer;
 mod counter;
@@ -45,7 +46,7 @@ pub mod worker;
 
 use std::{slice, sync::Arc, time::Instant};
 
-use tokio::{sync::watch, task::yield_now};
+use tokio::sync::watch;
 
 pub use answered::{Answered, AnsweredBy, Batch};
 pub use counting::{CountedVerb, counted_verbs};
@@ -60,10 +61,6 @@ use redis::Redis;
 /// The default for the most decisions in one script call. Redis serves no other client during a
 /// script call, so this bounds the latency that a batch adds for everybody else.
 pub const BATCH_MAX: usize = 32;
-
-/// The most decisions of a batch that the embedded engine executes before other calls of the thread
-/// run.
-const EXECUTED_MAX: usize = 32;
 
 /// The condition of the store, as health reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,42 +108,6 @@ impl Engine {
                 let outcome = Box::pin(engine.run(decision, deadline)).await;
                 watch.settle([outcome.as_ref()].into_iter());
                 outcome
-            }
-        }
-    }
-
-    /// The store stage of a batch.
-    pub async fn store_all<D>(&self, decisions: &[D], deadline: Instant) -> Batch<D::Outcome>
-    where
-        D: Decision<State: Sharded>,
-    {
-        match self {
-            Engine::Embedded(engine) => {
-                engine.admit()?;
-                let (mut outcomes, mut last) = (Vec::with_capacity(decisions.len()), 0);
-                for group in decisions.chunks(EXECUTED_MAX) {
-                    if !outcomes.is_empty() {
-                        yield_now().await;
-                    }
-                    for decision in group {
-                        let (outcome, change) = engine.execute(decision);
-                        outcomes.push(outcome);
-                        last = last.max(change);
-                    }
-                }
-                if !engine.is_synced(last) {
-                    Box::pin(engine.synced(last, deadline)).await?;
-                }
-                Ok(outcomes)
-            }
-            Engine::Redis(engine) => {
-                let watch = engine.denial_cache.watch(decisions);
-                let outcomes = engine.run_all(decisions, deadline).await;
-                match &outcomes {
-                    Ok(outcomes) => watch.settle(outcomes.iter().map(Result::as_ref)),
-                    Err(error) => watch.settle(decisions.iter().map(|_| Err(error))),
-                }
-                outcomes
             }
         }
     }

@@ -99,7 +99,8 @@ impl Engine {
     /// the batch is not. Returns by `deadline`.
     ///
     /// An error of the whole batch means that no decision was sent. The exception is
-    /// [`Error::DeadlineExceeded`]: the data directory did not sync the batch in time.
+    /// [`Error::DeadlineExceeded`]: the data directory did not sync the batch in time. A decision
+    /// that was not reached by the deadline fails with [`Error::NotReached`].
     pub async fn submit_all<D>(
         self: &Arc<Engine>,
         decisions: &[D],
@@ -115,7 +116,7 @@ impl Engine {
 
     /// Looks for a cached refusal. A decision on the embedded engine is as fast as a look into a
     /// cache, so that engine has none.
-    fn recall<D: Deniable>(&self, decision: &D) -> Recall<D::Outcome> {
+    pub(super) fn recall<D: Deniable>(&self, decision: &D) -> Recall<D::Outcome> {
         match self {
             Engine::Embedded(_) => Recall::Ask(None),
             Engine::Redis(engine) => engine.denial_cache.recall(decision, engine.epoch()),
@@ -123,7 +124,7 @@ impl Engine {
     }
 
     /// Adds a refusal of the store to the denial cache, if it may be repeated.
-    fn learn<D: Deniable>(
+    pub(super) fn learn<D: Deniable>(
         &self,
         decision: &D,
         result: &Result<D::Outcome, Error>,
@@ -213,6 +214,14 @@ impl<D: Degradable<State: Sharded>> Stages<D> for WithFallback {
         let result = engine.store(decision, submit.deadline).await;
         engine.fallback(decision, result, submit.deadline)
     }
+
+    async fn submit_all(
+        engine: &Arc<Engine>,
+        decisions: &[D],
+        deadline: Instant,
+    ) -> Batch<Answered<D::Outcome>> {
+        engine.store_or_fall_back(decisions, deadline).await
+    }
 }
 
 /// Whether the step of a waiter only removed expired entries.
@@ -276,41 +285,12 @@ where
         Ok(answered)
     }
 
-    /// Cached refusals come from the denial cache. The store decides all others in one batch. If
-    /// that was certainly not executed, the fallback decides each.
     async fn submit_all(
         engine: &Arc<Engine>,
         decisions: &[D],
         deadline: Instant,
     ) -> Batch<Answered<D::Outcome>> {
-        let recalled: Vec<_> = decisions.iter().map(|decision| engine.recall(decision)).collect();
-        let open = recalled.iter().zip(decisions);
-        let open = open.filter(|(recall, _)| matches!(recall, Recall::Ask(_)));
-        let open: Vec<D> = open.map(|(_, decision)| decision.clone()).collect();
-        let outcomes = match open.is_empty() {
-            true => Vec::new(),
-            false => match engine.store_all(&open, deadline).await {
-                Err(error @ (Error::Unavailable(_) | Error::Refused(_))) => {
-                    open.iter().map(|_| Err(error.clone())).collect()
-                }
-                outcomes => outcomes?,
-            },
-        };
-        let mut outcomes = outcomes.into_iter();
-        let answers = recalled.into_iter().zip(decisions).map(|(recall, decision)| {
-            let ticket = match recall {
-                Recall::Denied(outcome) => {
-                    return Ok(Answered { outcome, source: AnsweredBy::DenialCache });
-                }
-                Recall::Ask(ticket) => ticket,
-            };
-            let none =
-                || Err(Error::Corrupt("a batch has fewer outcomes than decisions".to_owned()));
-            let result = outcomes.next().unwrap_or_else(none);
-            engine.learn(decision, &result, ticket);
-            engine.fallback(decision, result, deadline)
-        });
-        let answers: Vec<_> = answers.collect();
+        let answers = engine.recall_or_store(decisions, deadline, |_| false).await?;
         let decided = decisions.iter().zip(&answers);
         let decided =
             decided.filter_map(|(decision, answer)| Some((decision, answer.as_ref().ok()?)));
@@ -360,6 +340,15 @@ where
             }
         }
         cached(engine, decision, submit, asks_again::<D>).await
+    }
+
+    /// Decisions of a batch do not wait.
+    async fn submit_all(
+        engine: &Arc<Engine>,
+        decisions: &[D],
+        deadline: Instant,
+    ) -> Batch<Answered<D::Outcome>> {
+        engine.recall_or_store(decisions, deadline, asks_again::<D>).await
     }
 }
 

@@ -2,11 +2,20 @@
 
 use prost_types::{Duration, Timestamp};
 
-use crate::decision::time::{self, Millis};
+use crate::decision::{
+    AsOf,
+    time::{self, Millis},
+};
 
 pub(super) fn duration(length: Millis) -> Duration {
     let (seconds, millis) = (length.0 / 1000, length.0 % 1000);
     Duration { seconds: seconds as i64, nanos: millis as i32 * 1_000_000 }
+}
+
+/// The time left until `end`.
+pub(super) fn left<T>(value: &AsOf<T>, end: time::Timestamp) -> Duration {
+    let left = value.until(end);
+    Duration { seconds: left.as_secs() as i64, nanos: left.subsec_nanos() as i32 }
 }
 
 pub(super) fn timestamp(instant: time::Timestamp) -> Timestamp {

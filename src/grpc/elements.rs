@@ -16,7 +16,7 @@ use tonic_types::FieldViolation;
 
 use super::{pb, status};
 use crate::{
-    admission::ENQUEUE_MAX,
+    admission::{ENQUEUE_MAX, REQUESTS_MAX},
     decision::budget::{self, ReachedLimit},
     rate::{BAN_DURATIONS_MAX, CHECKS_MAX, LIMITS_MAX, TIERS_MAX},
 };
@@ -50,6 +50,8 @@ pub(crate) struct Field {
 // The bounded fields of requests. A test compares them with the descriptors.
 const TASKS: &[Field] =
     &[Field { name: "tasks", tag: 2, elements: Some(1..=ENQUEUE_MAX), inside: &[] }];
+const ITEMS: &[Field] =
+    &[Field { name: "requests", tag: 1, elements: Some(1..=REQUESTS_MAX), inside: &[] }];
 const CHECKS: &[Field] =
     &[Field { name: "checks", tag: 1, elements: Some(1..=CHECKS_MAX), inside: CHECK }];
 const CHECK: &[Field] = &[Field { name: "rule", tag: 3, elements: None, inside: RULE }];
@@ -77,12 +79,14 @@ requests! {
     AcquireLockRequest,
     AddStockRequest,
     AdmitTaskRequest,
+    AdmitTasksRequest: ITEMS,
     BanRequest,
     CancelReservationRequest,
     CancelTaskRequest,
     CheckRateRequest: CHECK,
     CheckRatesRequest: CHECKS,
     CompleteTaskRequest,
+    CompleteTasksRequest: ITEMS,
     ConfigurePoolRequest,
     ConfirmReservationRequest,
     EnqueueTasksRequest: TASKS,
@@ -102,6 +106,7 @@ requests! {
     ReloadConfigRequest,
     RenewLockRequest,
     RenewTaskRequest,
+    RenewTasksRequest: ITEMS,
     ReserveStockRequest,
     ResetRateRequest,
     SetStockRequest,

@@ -2,11 +2,12 @@
 
 use std::{
     fmt::{self, Write},
+    mem,
     ops::RangeInclusive,
 };
 
 use bytes::Bytes;
-use tonic::Status;
+use tonic::{Code, Status};
 use tonic_types::FieldViolation;
 
 use super::{scope::Scope, status};
@@ -35,8 +36,8 @@ pub(super) struct Fields {
     violations: Vec<FieldViolation>,
     /// Number of further violations.
     unnamed: usize,
-    /// The first field with a name that the caller may not use.
-    denied: Option<String>,
+    /// The first field with a name that the caller may not use, and the name.
+    denied: Option<(String, Name)>,
 }
 
 impl Fields {
@@ -88,7 +89,7 @@ impl Fields {
         let name = self.name(field, value)?;
         self.scope.note(&name);
         if self.denied.is_none() && !self.scope.permits(&name) {
-            self.denied = Some(format!("{}{field}", self.path));
+            self.denied = Some((format!("{}{field}", self.path), name.clone()));
         }
         Some(self.scope.name(name))
     }
@@ -180,12 +181,40 @@ impl Fields {
         self.duration("max_wait", value, Millis(0)..=WAIT_MAX).unwrap_or_default()
     }
 
+    /// Ends the parsing of one item of several, whose errors are its own. `path` is its field name
+    /// with a trailing dot; its fields must be parsed without it. Fails as [`Fields::finish`] does.
+    pub(super) fn finish_item<T>(
+        &mut self,
+        path: fmt::Arguments<'_>,
+        parsed: Option<T>,
+    ) -> Result<T, Status> {
+        match parsed {
+            Some(parsed) if self.violations.is_empty() && self.denied.is_none() => Ok(parsed),
+            parsed => {
+                let mut item = Fields { scope: self.scope.clone(), ..mem::take(self) };
+                self.scope = item.scope.clone();
+                for violation in &mut item.violations {
+                    violation.field = format!("{path}{}", violation.field);
+                }
+                let denied = item.denied.as_ref().map(|(_, name)| name.clone());
+                item.denied = item.denied.map(|(field, name)| (format!("{path}{field}"), name));
+                let finished = item.finish(parsed);
+                if let (Err(status), Some(name)) = (&finished, denied)
+                    && status.code() == Code::PermissionDenied
+                {
+                    self.scope.note_denied(&name);
+                }
+                finished
+            }
+        }
+    }
+
     /// Returns `parsed` if there is no violation, otherwise INVALID_ARGUMENT. The fields of
     /// `parsed` are `Some` whenever there is no violation. Fails with PERMISSION_DENIED if a name
     /// is not permitted.
     pub(super) fn finish<T>(self, parsed: Option<T>) -> Result<T, Status> {
         match (parsed, self.denied) {
-            (Some(_), Some(field)) if self.violations.is_empty() => {
+            (Some(_), Some((field, _))) if self.violations.is_empty() => {
                 Err(status::name_denied(self.scope.caller(), &field))
             }
             (Some(parsed), None) if self.violations.is_empty() => Ok(parsed),
@@ -212,8 +241,6 @@ fn micros(value: &prost_types::Timestamp) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-
-    use tonic::Code;
 
     use super::*;
     use crate::decision::globs::Globs;

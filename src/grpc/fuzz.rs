@@ -205,6 +205,9 @@ requests! {
     29 => call stock.confirm_reservation,
     30 => call stock.cancel_reservation,
     31 => call stock.get_stock,
+    32 => call admission.admit_tasks,
+    33 => call admission.complete_tasks,
+    34 => call admission.renew_tasks,
 }
 
 /// Lists or watches with a page token or a cursor. The first byte of the input selects the rpc;

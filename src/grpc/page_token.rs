@@ -61,7 +61,7 @@ impl Cursor for LeaseCursor {
 
     fn of(number: u64, bytes: &[u8]) -> Option<LeaseCursor> {
         let cursor = LeaseCursor { slot_end: Timestamp(number), member: bytes.to_vec() };
-        cursor.held().is_some().then_some(cursor)
+        cursor.is_valid().then_some(cursor)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::{
     decision::{
         budget::{Held, NamespaceBudget},
         error::Error,
+        names::Namespace,
     },
     engine::Engine,
 };
@@ -30,5 +31,16 @@ pub(super) fn enter(
     match holding.count_for(prefix, || used.connection()) {
         Err(error) if !is_exempt => Err(error),
         _ => used.call(is_exempt).map(Some),
+    }
+}
+
+/// Charges the requests of a batch to the calls per second of its namespace. [`enter`] has counted
+/// the call as one, before their number was known.
+pub(super) fn charge(engine: &Engine, namespace: &Namespace, requests: usize) {
+    let namespaces: &NamespaceBudget = engine.hub().namespaces();
+    if !namespaces.is_empty()
+        && let Some(used) = namespaces.of(namespace.prefix())
+    {
+        used.charge(u32::try_from(requests.saturating_sub(1)).unwrap_or(u32::MAX));
     }
 }

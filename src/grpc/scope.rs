@@ -22,13 +22,35 @@ pub(crate) struct Scope {
 
 /// The names of a call's partitions, for its audit line.
 #[derive(Debug, Clone, Default)]
-pub(super) struct NotedNames(Arc<Mutex<Vec<Name>>>);
+pub(super) struct NotedNames(Arc<Mutex<NotedSets>>);
+
+#[derive(Debug, Default)]
+struct NotedSets {
+    names: Vec<Name>,
+    /// Names of single items of the call that its caller may not use.
+    denied: Vec<Name>,
+}
 
 impl NotedNames {
     /// The names, with commas between them.
     pub(super) fn text(&self) -> String {
-        let names = self.0.lock();
-        names.iter().map(Name::as_str).collect::<Vec<_>>().join(",")
+        joined(&self.0.lock().names)
+    }
+
+    /// The names of denied items, with commas between them; empty without any.
+    pub(super) fn denied(&self) -> String {
+        joined(&self.0.lock().denied)
+    }
+}
+
+fn joined(names: &[Name]) -> String {
+    names.iter().map(Name::as_str).collect::<Vec<_>>().join(",")
+}
+
+/// Adds a name, unless it is there or there are enough.
+fn add(names: &mut Vec<Name>, name: &Name) {
+    if names.len() < NAMES_NOTED_MAX && !names.contains(name) {
+        names.push(name.clone());
     }
 }
 
@@ -77,11 +99,15 @@ impl Scope {
 
     /// Notes a name of the call.
     pub(super) fn note(&self, name: &Name) {
-        if let Some(NotedNames(names)) = &self.named {
-            let mut names = names.lock();
-            if names.len() < NAMES_NOTED_MAX && !names.contains(name) {
-                names.push(name.clone());
-            }
+        if let Some(NotedNames(noted)) = &self.named {
+            add(&mut noted.lock().names, name);
+        }
+    }
+
+    /// Notes a name for which one item of the call is denied.
+    pub(super) fn note_denied(&self, name: &Name) {
+        if let Some(NotedNames(noted)) = &self.named {
+            add(&mut noted.lock().denied, name);
         }
     }
 

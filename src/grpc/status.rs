@@ -6,7 +6,7 @@
 //! | RESOURCE_EXHAUSTED | was not executed, or its stream ends, because of a limit |
 //! | INVALID_ARGUMENT, UNAUTHENTICATED, PERMISSION_DENIED, UNIMPLEMENTED | was not executed; a retry fails again |
 //! | NOT_FOUND, FAILED_PRECONDITION, OUT_OF_RANGE | changed nothing |
-//! | DEADLINE_EXCEEDED | may have been executed, unless the reason is MESSAGE_INCOMPLETE |
+//! | DEADLINE_EXCEEDED | may have been executed, unless the reason is MESSAGE_INCOMPLETE or NOT_REACHED |
 //! | INTERNAL | read a stored value that is unreadable; the message names the repair, if one exists |
 //!
 //! Details have an `ErrorInfo` with a reason in capitals and the domain `tollgate`, and `RetryInfo`
@@ -61,6 +61,7 @@ impl From<Error> for Status {
             Error::DeadlineExceeded | Error::Denied(_) => {
                 (Code::DeadlineExceeded, info("FATE_UNKNOWN"))
             }
+            Error::NotReached => (Code::DeadlineExceeded, info("NOT_REACHED")),
             Error::Corrupt(_) => (Code::Internal, info("STORED_VALUE_UNREADABLE")),
         };
         Status::with_error_details(code, message, details)

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{HeartbeatLock, Lease, Lock, state::Tenure, unknown_status};
 use crate::decision::{
-    Allowance, Call, Decision, Delivery, Issues, Optional, Outcomes, Reply,
+    Allowance, AsOf, Call, Decision, Delivery, Issues, Optional, Outcomes, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -59,7 +59,7 @@ pub enum Acquisition {
     /// The owner holds the lock.
     Acquired {
         /// The lease of the owner.
-        lease: Lease,
+        lease: AsOf<Lease>,
         /// Whether an earlier call was granted this lease.
         replayed: bool,
     },
@@ -104,12 +104,14 @@ impl Decision for AcquireLock {
 
     fn parse(reply: &mut Reply) -> Result<Acquisition, Error> {
         match reply.number()? {
-            ACQUIRE_ACQUIRED => {
-                Ok(Acquisition::Acquired { lease: Lease::parse(reply)?, replayed: false })
-            }
-            ACQUIRE_REPLAYED => {
-                Ok(Acquisition::Acquired { lease: Lease::parse(reply)?, replayed: true })
-            }
+            ACQUIRE_ACQUIRED => Ok(Acquisition::Acquired {
+                lease: Lease::parse(reply)?.at(reply.now()),
+                replayed: false,
+            }),
+            ACQUIRE_REPLAYED => Ok(Acquisition::Acquired {
+                lease: Lease::parse(reply)?.at(reply.now()),
+                replayed: true,
+            }),
             ACQUIRE_HELD => {
                 let turn = Proceed::parse(reply.number()?);
                 let retry_after = Millis(reply.number()?);
@@ -133,7 +135,7 @@ impl Issues for AcquireLock {
             if let (Some(queue), Some(waiting)) = (&mut lock.queue, &self.waiting) {
                 queue.needs_no_turn(owner, waiting, 0, &mut Allowance::new(), now);
             }
-            return Acquisition::Acquired { lease, replayed: true };
+            return Acquisition::Acquired { lease: lease.at(now), replayed: true };
         }
         let (free, waiting) = (lock.free(now), self.waiting.as_ref());
         let (queue, allowance) = (&mut lock.queue, &mut Allowance::new());
@@ -153,7 +155,7 @@ impl Issues for AcquireLock {
         let (owner, length) = (owner.into(), self.lease_duration);
         lock.last = Some(Tenure { owner, lease, length, is_released: false });
         waiters::tell_end(&mut lock.queue, expire, now);
-        Acquisition::Acquired { lease, replayed: false }
+        Acquisition::Acquired { lease: lease.at(now), replayed: false }
     }
 }
 

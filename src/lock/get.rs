@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{Lease, Lock, unknown_status};
 use crate::decision::{
-    Call, Decision, Outcomes, Reply,
+    AsOf, Call, Decision, Outcomes, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -40,7 +40,7 @@ pub struct Holder {
     /// The owner.
     pub owner: Bytes,
     /// The lease of the owner.
-    pub lease: Lease,
+    pub lease: AsOf<Lease>,
 }
 
 impl Decision for GetLock {
@@ -65,7 +65,7 @@ impl Decision for GetLock {
         let holder = match status {
             GET_FREE => None,
             GET_HELD => {
-                let lease = Lease::parse(reply)?;
+                let lease = Lease::parse(reply)?.at(reply.now());
                 Some(Holder { lease, owner: reply.bytes()?.into() })
             }
             status => return unknown_status(status),
@@ -76,7 +76,8 @@ impl Decision for GetLock {
     fn decide(&self, lock: &mut Lock, now: Timestamp) -> LockView {
         let holder = lock
             .holder(now)
-            .map(|held| Holder { owner: Bytes::copy_from_slice(&held.owner), lease: held.lease });
+            .map(|held| (Bytes::copy_from_slice(&held.owner), held.lease.at(now)))
+            .map(|(owner, lease)| Holder { owner, lease });
         let free = lock.free(now);
         LockView { holder, waiters: waiters::count(&mut lock.queue, free, now) }
     }

@@ -2,7 +2,7 @@
 
 use super::{Lease, Lock, unknown_status};
 use crate::decision::{
-    Call, Decision, Delivery, Outcomes, Reply,
+    AsOf, Call, Decision, Delivery, Outcomes, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -39,7 +39,7 @@ pub enum Renewal {
     /// The owner does not hold this lease; nothing changed.
     NotHeld,
     /// The lease runs until its new expiry, with the same token.
-    Renewed(Lease),
+    Renewed(AsOf<Lease>),
 }
 
 impl Decision for RenewLock {
@@ -68,7 +68,7 @@ impl Decision for RenewLock {
 
     fn parse(reply: &mut Reply) -> Result<Renewal, Error> {
         match reply.number()? {
-            RENEW_RENEWED => Ok(Renewal::Renewed(Lease::parse(reply)?)),
+            RENEW_RENEWED => Ok(Renewal::Renewed(Lease::parse(reply)?.at(reply.now()))),
             RENEW_NOT_HELD => Ok(Renewal::NotHeld),
             status => unknown_status(status),
         }
@@ -80,7 +80,7 @@ impl Decision for RenewLock {
             Some(tenure) => {
                 tenure.length = self.lease_duration.unwrap_or(tenure.length);
                 tenure.lease.expire = now.after(tenure.length);
-                Renewal::Renewed(tenure.lease)
+                Renewal::Renewed(tenure.lease.at(now))
             }
         }
     }

@@ -50,6 +50,13 @@ pub struct Limit {
     pub(super) shift: u64,
 }
 
+impl Limit {
+    /// Whether the limit refuses a call of this cost, at this count.
+    pub fn refuses(&self, count: u32, cost: u32) -> bool {
+        count.saturating_add(cost) > self.ceiling
+    }
+}
+
 /// The algorithm of a limit. The number is used by the scripts and in stored usage, the name in the
 /// configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

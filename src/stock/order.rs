@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{RESERVE_MAX, RETENTION};
 use crate::decision::{
-    Reply,
+    AsOf, Reply,
     error::Error,
     export::text,
     names::SEPARATOR,
@@ -66,6 +66,11 @@ impl Reservation {
             expire: Timestamp(reply.number()?),
             buyer: reply.bytes()?.into(),
         })
+    }
+
+    /// The reservation as of `now`.
+    pub(super) fn at(self, now: Timestamp) -> AsOf<Reservation> {
+        AsOf { value: self, now }
     }
 
     /// The key of its hold.

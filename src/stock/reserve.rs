@@ -5,7 +5,7 @@ use super::{
     order::{Order, ReservationState},
 };
 use crate::decision::{
-    Call, Decision, Grows, Optional, Outcomes, Reply,
+    AsOf, Call, Decision, Grows, Optional, Outcomes, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -60,7 +60,7 @@ pub enum ReserveOutcome {
     /// The quantity is reserved for the order.
     Reserved {
         /// The reservation.
-        reservation: Reservation,
+        reservation: AsOf<Reservation>,
         /// Whether an earlier call made it.
         replayed: bool,
     },
@@ -138,7 +138,7 @@ impl Decision for ReserveStock {
         StockOutcome::parse(reply, |status, reply| {
             Ok(Some(match status {
                 RESERVE_RESERVED | RESERVE_REPLAYED => ReserveOutcome::Reserved {
-                    reservation: Reservation::parse(reply)?,
+                    reservation: Reservation::parse(reply)?.at(reply.now()),
                     replayed: status == RESERVE_REPLAYED,
                 },
                 RESERVE_ALREADY_SETTLED => {
@@ -162,6 +162,7 @@ impl Decision for ReserveStock {
         if let Some(record) = sku.order(order, now) {
             let reservation = record.reservation.clone();
             if sku.is_held(order, &reservation, now) {
+                let reservation = reservation.at(now);
                 return decided(ReserveOutcome::Reserved { reservation, replayed: true });
             } else if reservation.state != ReservationState::Held {
                 return decided(ReserveOutcome::AlreadySettled { reservation });
@@ -183,7 +184,7 @@ impl Decision for ReserveStock {
         }
 
         let record = Order::new(quantity, self.hold, self.buyer(), self.limit(), now);
-        let reservation = record.reservation.clone();
+        let reservation = record.reservation.clone().at(now);
         let stock = sku.hold(order, record, stock, now);
         let outcome = ReserveOutcome::Reserved { reservation, replayed: false };
         StockOutcome::Decided { outcome, stock }

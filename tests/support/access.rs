@@ -128,9 +128,11 @@ impl Call {
         }
     }
 
-    /// Whether the request has the name of a pool, policy, key, sequence, lock or sku.
+    /// Whether the request has the name of a pool, policy, key, sequence, lock or sku, and fails if
+    /// its caller may not use it. Requests of a batch fail by themselves.
     pub fn is_named(&self) -> bool {
-        !["ListPools", "ListPolicies"].contains(&self.method) && !self.is_of_server()
+        let others = ["ListPools", "ListPolicies", "AdmitTasks", "CompleteTasks", "RenewTasks"];
+        !others.contains(&self.method) && !self.is_of_server()
     }
 
     /// Whether the call is about the whole server, and not about a namespace.
@@ -189,6 +191,21 @@ fn admission(name: &dyn Fn() -> String) -> Vec<Call> {
         Call::of(service, "AdmitTask", admit(n, "d", "t")),
         Call::of(service, "CompleteTask", complete(n, "d", "t")),
         Call::of(service, "RenewTask", renew(n, "d", "t")),
+        Call::of(
+            service,
+            "AdmitTasks",
+            pb::AdmitTasksRequest { requests: vec![admit(n, "d", "t"), admit(n, "e", "t")] },
+        ),
+        Call::of(
+            service,
+            "CompleteTasks",
+            pb::CompleteTasksRequest { requests: vec![complete(n, "d", "t")] },
+        ),
+        Call::of(
+            service,
+            "RenewTasks",
+            pb::RenewTasksRequest { requests: vec![renew(n, "e", "t"), renew(n, "d", "t")] },
+        ),
         Call::of(service, "EnqueueTasks", pb::EnqueueTasksRequest { pool: name(), tasks }),
         Call::of(
             service,

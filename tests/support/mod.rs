@@ -4,6 +4,7 @@
 pub mod world;
 
 pub mod access;
+pub mod batches;
 pub mod callers;
 pub mod certificates;
 pub mod collector;

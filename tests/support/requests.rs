@@ -66,6 +66,35 @@ pub fn length(duration: Option<prost_types::Duration>) -> Duration {
     Duration::new(duration.seconds as u64, duration.nanos as u32)
 }
 
+/// A lease or reservation without the time left, by which the answers to repeats differ.
+pub trait Undated {
+    fn undated(&self) -> Self;
+}
+
+impl Undated for pb::Lease {
+    fn undated(&self) -> pb::Lease {
+        pb::Lease { expires_in: None, ..self.clone() }
+    }
+}
+
+impl Undated for pb::LockLease {
+    fn undated(&self) -> pb::LockLease {
+        pb::LockLease { expires_in: None, ..self.clone() }
+    }
+}
+
+impl Undated for pb::Reservation {
+    fn undated(&self) -> pb::Reservation {
+        pb::Reservation { expires_in: None, ..self.clone() }
+    }
+}
+
+impl<T: Undated> Undated for Option<T> {
+    fn undated(&self) -> Option<T> {
+        self.as_ref().map(Undated::undated)
+    }
+}
+
 /// Microseconds since the Unix epoch.
 pub fn micros(instant: Option<prost_types::Timestamp>) -> u64 {
     let instant = instant.expect("a timestamp in the answer");

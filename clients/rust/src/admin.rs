@@ -2,11 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{
-    Connection, Error,
-    connection::{answered, answered_within, request, request_within},
-    pb,
-};
+use crate::{Connection, Error, pb};
 
 /// Deadline of a reload: the server may fetch a key set first, for 10 s.
 const RELOAD: Duration = Duration::from_secs(30);
@@ -14,7 +10,7 @@ const RELOAD: Duration = Duration::from_secs(30);
 impl Connection {
     /// Returns the status of the server.
     pub async fn status(&self) -> Result<pb::GetStatusResponse, Error> {
-        answered(self.admin().get_status(request(pb::GetStatusRequest {}))).await
+        self.call(pb::GetStatusRequest {}).await
     }
 
     /// Reloads the configuration of the server. With `dry_run` it only lists the differences.
@@ -22,7 +18,6 @@ impl Connection {
     /// Fails with INVALID_ARGUMENT if a file is wrong, and with FAILED_PRECONDITION if a key needs
     /// a restart or the server has no file. Nothing changes then.
     pub async fn reload_config(&self, dry_run: bool) -> Result<pb::ReloadConfigResponse, Error> {
-        let message = request_within(RELOAD, pb::ReloadConfigRequest { dry_run });
-        answered_within(RELOAD, self.admin().reload_config(message)).await
+        self.call_within(RELOAD, pb::ReloadConfigRequest { dry_run }).await
     }
 }

@@ -1,63 +1,112 @@
-//! The connection to a server, and how a call is made.
+//! The connection to the servers, and how a call is made.
 
-use std::{sync::Arc, time::Duration};
-
-use tokio::time::timeout;
-use tonic::{Code, Request, Response, Status, transport::Endpoint};
-use tonic_health::pb::health_client::HealthClient;
-
-use crate::{
-    Access, Error, Pool,
-    access::Authorized,
-    pb::{
-        admin_service_client::AdminServiceClient, admission_service_client::AdmissionServiceClient,
-        lock_service_client::LockServiceClient, rate_service_client::RateServiceClient,
-        sequence_service_client::SequenceServiceClient, stock_service_client::StockServiceClient,
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
-/// Deadline of a call. It is sent to the server, so that the server gives up no later than the
-/// client.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
-/// Interval of keepalive pings, and the timeout of each. A server that disappears without a reset
-/// is detected after at most twice this time.
-const KEEPALIVE: Duration = Duration::from_secs(10);
-const EXPECTED: &str = "expected http://host:port or https://host:port";
+use tokio::time::timeout;
+use tonic::{
+    Code, Request, Response, Status,
+    metadata::{Ascii, MetadataValue},
+    transport::Channel,
+};
 
-/// A connection to a server. Clones share it. It reconnects when it is lost.
+use crate::{
+    Access, Error, Options, Pool,
+    calls::Call,
+    channels::Channels,
+    clock::Moment,
+    closing::Closing,
+    keeper::Keeper,
+    lanes::{LanePlace, Lanes},
+    random,
+    retry::{self, ATTEMPTS, Tokens},
+    token::TokenSource,
+};
+
+/// Metadata that chooses one of the namespaces of a caller.
+const NAMESPACE: &str = "x-tollgate-namespace";
+/// Mean pause before a call that waits is made again.
+const WAITING_PAUSE: Duration = Duration::from_millis(300);
+/// Reason of a call that waited on a server which shuts down.
+const SERVER_ENDING: &str = "SERVER_ENDING";
+
+/// A connection to one or several servers. Clones share it. It reconnects when it is lost.
 #[derive(Debug, Clone)]
 pub struct Connection {
-    channel: Authorized,
-    url: Arc<str>,
-    access: Arc<Access>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    options: Options,
+    main: Arc<Channels>,
+    lanes: Lanes,
+    tokens: Tokens,
+    token: TokenSource,
+    namespace: Option<MetadataValue<Ascii>>,
+    keeper: Keeper,
+    closing: Closing,
+    /// Number of attempts.
+    sent: AtomicU64,
+}
+
+/// An answer, and the moment just before its request was sent.
+pub(crate) struct Answered<T> {
+    pub(crate) answer: T,
+    pub(crate) sent: Moment,
 }
 
 impl Connection {
     /// Connects to a server such as `http://127.0.0.1:50051`. Fails if the URL is invalid or the
-    /// server is unreachable.
+    /// server is unreachable. [`Options`] has more servers, deadlines, tokens and retries.
     pub async fn open(url: &str) -> Result<Connection, Error> {
-        Connection::open_with(url, &Access::default()).await
+        Options::new([url]).open().await
     }
 
     /// Connects with these certificates and this token; a URL with `https` uses TLS. Fails if the
     /// URL or a file is invalid, or if the server is unreachable.
     pub async fn open_with(url: &str, access: &Access) -> Result<Connection, Error> {
-        let mut endpoint =
-            endpoint(url).map_err(|error| Error::new(Code::InvalidArgument, error))?;
-        if endpoint.uri().scheme_str() == Some("https") {
-            let tls = endpoint.tls_config(access.tls()?);
-            endpoint = tls.map_err(|error| Error::invalid_tls(&error))?;
-        }
-        let metadata = Arc::new(access.metadata()?);
-        let channel = endpoint.connect().await.map_err(|error| Error::unreachable(&error))?;
-        let channel = Authorized { channel, metadata };
-        Ok(Connection { channel, url: url.into(), access: Arc::new(access.clone()) })
+        Options::new([url]).access(access.clone()).open().await
     }
 
-    /// Opens a new connection to the same URL, whose host may resolve to another address now. Reads
-    /// the certificates and the token again.
+    pub(crate) fn new(options: Options, main: Channels) -> Result<Connection, Error> {
+        let invalid =
+            |_| Error::new(Code::InvalidArgument, "the namespace: expected visible ASCII");
+        let namespace = options.given_namespace().map(MetadataValue::try_from).transpose();
+        let main = Arc::new(main);
+        let shared = Shared {
+            token: TokenSource::new(options.given_token())?,
+            namespace: namespace.map_err(invalid)?,
+            tokens: Tokens::new(options.retries),
+            lanes: Lanes::default(),
+            keeper: Keeper::default(),
+            closing: Closing::default(),
+            sent: AtomicU64::new(0),
+            main: main.clone(),
+            options,
+        };
+        Channels::watch(&main);
+        Ok(Connection { shared: Arc::new(shared) })
+    }
+
+    /// Opens a new connection with the same options. A host may resolve to another address now, and
+    /// certificates and the token are read again.
     pub async fn reopen(&self) -> Result<Connection, Error> {
-        Connection::open_with(&self.url, &self.access).await
+        self.shared.options.clone().open().await
+    }
+
+    /// Closes the connection and its clones. Running and later calls fail with CANCELLED; waits
+    /// and streams of events end; keepers stop, so that leases end by themselves. What is open
+    /// reports its loss as usual.
+    pub fn close(&self) {
+        self.shared.closing.close();
+        self.shared.lanes.close();
+        self.shared.main.close();
     }
 
     /// Returns the pool of this name.
@@ -65,95 +114,193 @@ impl Connection {
         Pool::new(self.clone(), name)
     }
 
-    pub(crate) fn health_service(&self) -> HealthClient<Authorized> {
-        HealthClient::new(self.channel.clone())
+    /// Returns the number of requests that were sent, repeats and renewals included.
+    pub fn requests_sent(&self) -> u64 {
+        self.shared.sent.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn admin(&self) -> AdminServiceClient<Authorized> {
-        AdminServiceClient::new(self.channel.clone())
+    /// Makes a call with a message of the contract. Repeats it within the budget of retries, if a
+    /// repeat does no harm.
+    pub async fn call<M: Call>(&self, message: M) -> Result<M::Answer, Error> {
+        Ok(self.timed(self.deadline(), message).await?.answer)
     }
 
-    pub(crate) fn admission(&self) -> AdmissionServiceClient<Authorized> {
-        AdmissionServiceClient::new(self.channel.clone())
+    /// The same, with a deadline for each attempt.
+    pub async fn call_within<M: Call>(
+        &self,
+        deadline: Duration,
+        message: M,
+    ) -> Result<M::Answer, Error> {
+        Ok(self.timed(deadline, message).await?.answer)
     }
 
-    pub(crate) fn locks(&self) -> LockServiceClient<Authorized> {
-        LockServiceClient::new(self.channel.clone())
+    pub(crate) fn deadline(&self) -> Duration {
+        self.shared.options.deadline
     }
 
-    pub(crate) fn rates(&self) -> RateServiceClient<Authorized> {
-        RateServiceClient::new(self.channel.clone())
+    /// Returns the pause after which a call that waits is made again; `None` if its error is final.
+    pub(crate) fn waiting_pause(&self, error: &Error) -> Option<Duration> {
+        let may_repeat = self.shared.tokens.exist() && error.is_passing();
+        let pause = random::between(WAITING_PAUSE, 0.5, 1.5);
+        may_repeat.then(|| error.retry_after.unwrap_or_default() + pause)
     }
 
-    pub(crate) fn sequences(&self) -> SequenceServiceClient<Authorized> {
-        SequenceServiceClient::new(self.channel.clone())
-    }
-
-    pub(crate) fn stock(&self) -> StockServiceClient<Authorized> {
-        StockServiceClient::new(self.channel.clone())
-    }
-}
-
-/// Checks the URL of a server. The error describes the expected form.
-pub fn check_url(url: &str) -> Result<(), String> {
-    endpoint(url).map(drop)
-}
-
-/// Parses a URL and sets the timeouts of its connections.
-fn endpoint(url: &str) -> Result<Endpoint, String> {
-    let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|_| EXPECTED.to_owned())?;
-    let uri = endpoint.uri();
-    if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {
-        return Err(EXPECTED.to_owned());
-    }
-    Ok(endpoint
-        .connect_timeout(DEADLINE)
-        .http2_keep_alive_interval(KEEPALIVE)
-        .keep_alive_timeout(KEEPALIVE)
-        .tcp_nodelay(true))
-}
-
-/// Wraps a message with the default deadline.
-pub(crate) fn request<T>(message: T) -> Request<T> {
-    request_within(DEADLINE, message)
-}
-
-pub(crate) fn request_within<T>(deadline: Duration, message: T) -> Request<T> {
-    let mut request = Request::new(message);
-    request.set_timeout(deadline);
-    request
-}
-
-/// Awaits a call with the default deadline.
-pub(crate) async fn answered<T>(
-    call: impl Future<Output = Result<Response<T>, Status>>,
-) -> Result<T, Error> {
-    answered_within(DEADLINE, call).await
-}
-
-/// Awaits a call with a given deadline. The timer of the channel starts when it is connected; this
-/// timeout includes the connecting.
-pub(crate) async fn answered_within<T>(
-    deadline: Duration,
-    call: impl Future<Output = Result<Response<T>, Status>>,
-) -> Result<T, Error> {
-    match timeout(deadline, call).await {
-        Ok(answer) => Ok(answer?.into_inner()),
-        Err(_) => Err(Error::deadline()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::check_url;
-
-    #[test]
-    fn only_http_and_https_urls_are_accepted() {
-        for good in ["http://127.0.0.1:50051", "http://[::1]:1", "https://tollgate:50051/"] {
-            assert_eq!(check_url(good), Ok(()), "{good}");
+    /// Returns the given id of a request, or a new one. Without retries no id is needed.
+    pub(crate) fn request_id(&self, given: Option<&str>) -> String {
+        match given {
+            Some(id) => id.to_owned(),
+            None if self.shared.tokens.exist() => random::id(),
+            None => String::new(),
         }
-        for bad in ["", "127.0.0.1:50051", "ftp://x", "http://", "https://", "http://a b"] {
-            assert!(check_url(bad).is_err(), "{bad}");
+    }
+
+    pub(crate) fn closing(&self) -> &Closing {
+        &self.shared.closing
+    }
+
+    pub(crate) fn keeper(&self) -> &Keeper {
+        &self.shared.keeper
+    }
+
+    pub(crate) async fn timed<M: Call>(
+        &self,
+        deadline: Duration,
+        message: M,
+    ) -> Result<Answered<M::Answer>, Error> {
+        self.repeated(&self.shared.main, deadline, message).await
+    }
+
+    /// Makes a call that waits, on a connection for such calls.
+    pub(crate) async fn waiting<M: Call>(
+        &self,
+        deadline: Duration,
+        message: M,
+    ) -> Result<Answered<M::Answer>, Error> {
+        let place = self.lane();
+        self.repeated(place.channels(), deadline, message).await
+    }
+
+    /// Takes a place on a connection of waiting calls and streams.
+    pub(crate) fn lane(&self) -> LanePlace {
+        self.shared.lanes.take(&self.shared.main)
+    }
+
+    /// Makes one attempt of a call.
+    pub(crate) async fn once<M: Call>(
+        &self,
+        deadline: Duration,
+        message: M,
+    ) -> Result<Answered<M::Answer>, Error> {
+        self.attempt(&self.shared.main, deadline, message, M::send).await
+    }
+
+    async fn repeated<M: Call>(
+        &self,
+        channels: &Channels,
+        deadline: Duration,
+        message: M,
+    ) -> Result<Answered<M::Answer>, Error> {
+        self.shared.tokens.earn();
+        let mut attempt = 1;
+        loop {
+            let error = match self.attempt(channels, deadline, message.clone(), M::send).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            attempt += 1;
+            let pause = retry::pause(&error, attempt);
+            match pause.filter(|_| attempt <= ATTEMPTS && message.is_repeatable()) {
+                Some(pause) if self.shared.tokens.take() => {
+                    self.shared.closing.pause(pause).await?;
+                }
+                _ => return Err(error),
+            }
         }
+    }
+
+    /// Makes one attempt at the next server. The timer of a channel starts when it is connected;
+    /// this timeout includes the connecting.
+    pub(crate) async fn attempt<M, A, F>(
+        &self,
+        channels: &Channels,
+        deadline: Duration,
+        message: M,
+        send: impl FnOnce(Channel, Request<M>) -> F,
+    ) -> Result<Answered<A>, Error>
+    where
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        let mut request = self.request(message)?;
+        request.set_timeout(deadline);
+        let picked = channels.pick();
+        self.shared.sent.fetch_add(1, Ordering::Relaxed);
+        let sent = Moment::now();
+        let call = timeout(deadline, send(picked.channel(), request));
+        match self.shared.closing.run(call).await? {
+            Ok(Ok(answer)) => {
+                picked.answered();
+                Ok(Answered { answer: answer.into_inner(), sent })
+            }
+            Ok(Err(status)) => {
+                let error = Error::from(status);
+                match error.code {
+                    "UNAVAILABLE" if error.retry_after.is_none() => picked.unreachable(),
+                    _ if error.reason == SERVER_ENDING => picked.unreachable(),
+                    _ if error.is_own_deadline() => picked.silent(),
+                    _ => picked.answered(),
+                }
+                Err(error)
+            }
+            Err(_) => {
+                picked.silent();
+                Err(Error::deadline())
+            }
+        }
+    }
+
+    /// Opens a stream. It has a deadline for its first answer only.
+    pub(crate) async fn stream<M, A, F>(
+        &self,
+        place: &LanePlace,
+        message: M,
+        open: impl FnOnce(Channel, Request<M>) -> F,
+    ) -> Result<A, Error>
+    where
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        let request = self.request(message)?;
+        let picked = place.channels().pick();
+        self.shared.sent.fetch_add(1, Ordering::Relaxed);
+        let call = timeout(self.deadline(), open(picked.channel(), request));
+        match self.shared.closing.run(call).await? {
+            Ok(Ok(answer)) => Ok(answer.into_inner()),
+            Ok(Err(status)) => {
+                let error = Error::from(status);
+                if error.code == "UNAVAILABLE" {
+                    picked.unreachable();
+                }
+                Err(error)
+            }
+            Err(_) => {
+                picked.silent();
+                Err(Error::deadline())
+            }
+        }
+    }
+
+    /// Wraps a message with the token and the namespace.
+    fn request<M>(&self, message: M) -> Result<Request<M>, Error> {
+        let mut request = Request::new(message);
+        if let Some(authorization) = self.shared.token.authorization()? {
+            request.metadata_mut().insert("authorization", authorization);
+        }
+        if let Some(namespace) = &self.shared.namespace {
+            request.metadata_mut().insert(NAMESPACE, namespace.clone());
+        }
+        Ok(request)
+    }
+
+    pub(crate) fn main(&self) -> &Channels {
+        &self.shared.main
     }
 }

@@ -1,11 +1,18 @@
 //! Errors of calls.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
-use tonic::{Code, Status, TimeoutExpired, transport};
+use tonic::{Code, ConnectError, Status, TimeoutExpired, transport};
+use tonic_types::StatusExt;
+
+use crate::{pb, time};
 
 /// The cause of the HTTP library for a call that was not sent.
 const UNSENT: &str = "connection closed";
+/// Start of the message of a call that was sent over a connection that broke.
+const BROKEN: &str = "the connection broke: ";
+const OWN_DEADLINE: &str = "no answer by the call's deadline";
+const CLOSED: &str = "the connection is closed";
 
 /// A call that returned no decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,25 +21,82 @@ pub struct Error {
     pub code: &'static str,
     /// The message of the status, or a description by the client.
     pub message: String,
+    /// The reason of ErrorInfo, such as `MEMORY_FULL`; empty if there is none.
+    pub reason: String,
+    /// The bad fields of an INVALID_ARGUMENT.
+    pub violations: Vec<Violation>,
+    /// The time of RetryInfo after which a repeat may succeed.
+    pub retry_after: Option<Duration>,
+}
+
+/// A bad field of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// The field, such as `pool`.
+    pub field: String,
+    /// What was expected.
+    pub description: String,
+}
+
+impl Default for Error {
+    /// An error of unknown cause.
+    fn default() -> Error {
+        Error::new(Code::Unknown, "")
+    }
 }
 
 impl Error {
     /// Whether a retry may succeed: the server is unreachable or overloaded.
     pub fn is_retryable(&self) -> bool {
-        // A broken connection has messages and codes of the HTTP/2 library.
-        let broken = self.code == "INTERNAL" && self.message.starts_with("h2 protocol error");
         let passing =
             ["CANCELLED", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "UNKNOWN"];
-        broken || passing.contains(&self.code)
+        passing.contains(&self.code) && !self.is_closed()
     }
 
-    pub(crate) fn new(code: Code, message: impl Into<String>) -> Error {
-        Error { code: name(code), message: message.into() }
+    /// Whether the server may have executed the call, although no answer came: the deadline
+    /// passed, the call was cancelled, or the connection broke.
+    pub fn may_have_run(&self) -> bool {
+        match self.code {
+            "CANCELLED" | "DEADLINE_EXCEEDED" | "UNKNOWN" => true,
+            "UNAVAILABLE" => self.message.starts_with(BROKEN),
+            _ => false,
+        }
+    }
+
+    /// Makes an error without details.
+    pub fn new(code: Code, message: impl Into<String>) -> Error {
+        Error {
+            code: name(code),
+            message: message.into(),
+            reason: String::new(),
+            violations: Vec::new(),
+            retry_after: None,
+        }
     }
 
     /// The deadline passed. Whether the call was executed is unknown.
     pub(crate) fn deadline() -> Error {
-        Error::new(Code::DeadlineExceeded, "no answer by the call's deadline")
+        Error::new(Code::DeadlineExceeded, OWN_DEADLINE)
+    }
+
+    /// Whether the client gave up waiting for the answer.
+    pub(crate) fn is_own_deadline(&self) -> bool {
+        self.code == "DEADLINE_EXCEEDED" && self.message == OWN_DEADLINE
+    }
+
+    /// The caller closed the connection.
+    pub(crate) fn closed() -> Error {
+        Error::new(Code::Cancelled, CLOSED)
+    }
+
+    /// Whether the caller closed the connection: no call of it succeeds any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.code == "CANCELLED" && self.message == CLOSED
+    }
+
+    /// Whether a call that is safe to repeat may succeed later.
+    pub(crate) fn is_passing(&self) -> bool {
+        self.is_retryable() && (self.code != "RESOURCE_EXHAUSTED" || self.retry_after.is_some())
     }
 
     /// The response violates the contract.
@@ -57,7 +121,8 @@ impl From<Status> for Error {
         if status.code() == Code::Cancelled && status.message() == TimeoutExpired(()).to_string() {
             return Error::deadline();
         }
-        match std::error::Error::source(&status).map(cause) {
+        let source = std::error::Error::source(&status);
+        match source.map(cause) {
             // Under TLS 1.3 a client learns only with its first call that it was refused.
             Some(cause) if cause.contains("received fatal alert") => {
                 Error::new(Code::Unavailable, format!("the server refuses TLS: {cause}"))
@@ -65,8 +130,62 @@ impl From<Status> for Error {
             Some(cause) if cause == UNSENT => {
                 Error::new(Code::Unavailable, "the server ended the connection before the call")
             }
-            _ => Error::new(status.code(), status.message()),
+            // The status has a cause, so this process made it: the connection broke. Its code
+            // depends on the layer that noticed.
+            Some(cause) if is_broken(status.code()) && !is_unconnected(source) => {
+                Error::new(Code::Unavailable, format!("{BROKEN}{cause}"))
+            }
+            _ => detailed(&status),
         }
+    }
+}
+
+impl From<pb::ItemError> for Error {
+    fn from(item: pb::ItemError) -> Error {
+        let violation =
+            |it: pb::ItemViolation| Violation { field: it.field, description: it.description };
+        Error {
+            reason: item.reason,
+            violations: item.violations.into_iter().map(violation).collect(),
+            retry_after: item.retry_after.and_then(|it| time::length(Some(it), "").ok()),
+            ..Error::new(Code::from_i32(item.code), item.message)
+        }
+    }
+}
+
+/// Whether this is a code of the HTTP library for a broken connection.
+fn is_broken(code: Code) -> bool {
+    matches!(code, Code::Cancelled | Code::Internal | Code::Unavailable | Code::Unknown)
+}
+
+/// Whether there was no connection to send the call over.
+fn is_unconnected(mut source: Option<&(dyn std::error::Error + 'static)>) -> bool {
+    while let Some(error) = source {
+        if error.is::<ConnectError>() {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+/// Reads the details of a status.
+fn detailed(status: &Status) -> Error {
+    let error = Error::new(status.code(), status.message());
+    if status.details().is_empty() {
+        return error;
+    }
+    let details = status.get_error_details();
+    let bad = details.bad_request().map(|it| it.field_violations.as_slice()).unwrap_or_default();
+    let violation = |it: &tonic_types::FieldViolation| Violation {
+        field: it.field.clone(),
+        description: it.description.clone(),
+    };
+    Error {
+        reason: details.error_info().map(|info| info.reason.clone()).unwrap_or_default(),
+        violations: bad.iter().map(violation).collect(),
+        retry_after: details.retry_info().and_then(|info| info.retry_delay),
+        ..error
     }
 }
 
@@ -121,9 +240,44 @@ mod tests {
     }
 
     #[test]
-    fn broken_connections_may_be_retried_and_refusals_may_not() {
-        assert!(Error::new(Code::Internal, "h2 protocol error: reset").is_retryable());
+    fn details_of_a_status_are_kept() {
+        let mut details = tonic_types::ErrorDetails::new();
+        details.set_error_info("OVERLOADED", "tollgate", []);
+        details.set_retry_info(Some(Duration::from_secs(2)));
+        details.add_bad_request_violation("pool", "expected a name");
+        let status = Status::with_error_details(Code::ResourceExhausted, "busy", details);
+        let error = Error::from(status);
+        assert_eq!((error.code, &*error.reason), ("RESOURCE_EXHAUSTED", "OVERLOADED"));
+        assert_eq!(error.retry_after, Some(Duration::from_secs(2)));
+        assert_eq!(error.violations[0].field, "pool");
+        let item = pb::ItemError { code: 3, ..pb::ItemError::default() };
+        assert_eq!(Error::from(item).code, "INVALID_ARGUMENT");
+    }
+
+    #[test]
+    fn a_broken_connection_is_unavailable_whatever_its_code() {
+        let reset = || std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        let error = Error::from(Status::from_error(Box::new(reset())));
+        assert_eq!(error.code, "UNAVAILABLE", "{error}");
+        for code in [Code::Internal, Code::Unknown, Code::Cancelled] {
+            let mut status = Status::new(code, "transport error");
+            // What the server said is not changed.
+            assert_eq!(Error::from(status.clone()).code, name(code));
+            status.set_source(std::sync::Arc::new(reset()));
+            let error = Error::from(status);
+            assert_eq!(error.code, "UNAVAILABLE");
+            assert!(error.may_have_run(), "{error}");
+        }
+        assert!(!Error::from(Status::unavailable("draining")).may_have_run());
+        let unconnected = ConnectError(Box::new(reset()));
+        let error = Error::from(Status::from_error(Box::new(unconnected)));
+        assert_eq!((error.code, error.may_have_run()), ("UNAVAILABLE", false), "{error}");
+    }
+
+    #[test]
+    fn passing_errors_may_be_retried_and_refusals_may_not() {
         assert!(Error::deadline().is_retryable());
+        assert!(!Error::closed().is_retryable());
         assert!(!Error::malformed("lease").is_retryable());
     }
 }

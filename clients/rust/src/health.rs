@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus};
-
-use crate::{
-    Connection, Error,
-    connection::{answered_within, request_within},
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
+
+use crate::{Connection, Error};
 
 /// The health of a server, or of one of its services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,9 +22,9 @@ impl Connection {
     /// Fails with NOT_FOUND for an unknown service.
     pub async fn health(&self, service: &str, deadline: Duration) -> Result<Health, Error> {
         let message = HealthCheckRequest { service: service.to_owned() };
-        let mut client = self.health_service();
-        let call = client.check(request_within(deadline, message));
-        match answered_within(deadline, call).await?.status() {
+        let send =
+            |channel, request| async move { HealthClient::new(channel).check(request).await };
+        match self.attempt(self.main(), deadline, message, send).await?.answer.status() {
             ServingStatus::Serving => Ok(Health::Serving),
             ServingStatus::NotServing => Ok(Health::NotServing),
             ServingStatus::Unknown | ServingStatus::ServiceUnknown => {

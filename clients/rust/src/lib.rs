@@ -5,63 +5,102 @@
 //! the contract ([`pb`]).
 //!
 //! ```no_run
-//! use std::time::Duration;
-//!
 //! use tollgate_client::{Admission, Connection, Error, Outcome};
 //!
-//! async fn run() -> Result<(), Error> {
-//!     let connection = Connection::open("http://127.0.0.1:50051").await?;
-//!     let (pool, lease) = (connection.pool("ar:0571"), Some(Duration::from_secs(60)));
-//!     match pool.admit("camera-1", "snapshot-1", lease).await?.0 {
-//!         Admission::Admitted(permit) => {
-//!             // Run the task.
-//!             let token = permit.fencing_token;
-//!             pool.complete("camera-1", "snapshot-1", token, Outcome::Succeeded).await?;
-//!         }
-//!         refused => println!("{refused:?}"),
+//! # async fn run() -> Result<(), Error> {
+//! let connection = Connection::open("http://127.0.0.1:50051").await?;
+//! match connection.pool("ar:0571").admit("camera-1", "snapshot-1").await? {
+//!     Admission::Admitted(permit) => {
+//!         // Run the task.
+//!         permit.complete(Outcome::Succeeded, "done").await?;
 //!     }
-//!     Ok(())
+//!     refused => println!("{refused:?}"),
 //! }
+//! # Ok(())
+//! # }
 //! ```
 //!
-//! - [`Access`]: TLS, client certificate, token and namespace of a connection.
-//! - [`Connection::health`]: whether a server is SERVING.
-//! - [`Pool`]: admits and completes tasks, queues them, reads the state of a pool.
-//! - [`Lock`]: acquires a lock, keeps its lease and releases it.
-//! - [`Connection::check`], [`Connection::next`]: rates and sequences.
-//! - [`Connection::reserve_stock`] and the other calls of stock.
-//! - [`Connection::pools`], [`Pool::details`], [`Connection::ban`] and others: for operators.
-//! - [`Connection::status`], [`Connection::reload_config`]: the server itself.
+//! - [`Options`]: several servers, certificates, token, namespace, deadline, budget of retries.
+//! - [`Pool::admit`], [`Pool::poll`]: a [`Permit`] that is renewed, or a refusal.
+//! - [`Pool::worker`]: runs the queued tasks of a device.
+//! - [`Connection::admit_many`] and others: many tasks in few calls.
+//! - [`Connection::limiter`], [`RateLayer`]: rates, also before a web server or a gRPC server.
+//! - [`Connection::lock`]: a lock that is renewed and released on drop.
+//! - [`Connection::next`], [`Connection::allocator`]: values of sequences.
+//! - [`Connection::reserve`]: a reservation that is confirmed, or cancelled on drop.
 //! - [`Watch`]: the events of a pool or policy, over lost connections.
+//! - [`Connection::call`]: any call of the contract, with deadlines and retries.
+//! - [`Connection::pools`], [`Pool::details`], [`Connection::ban`] and others: for operators.
+//! - [`Connection::status`], [`Connection::reload_config`], [`Connection::health`]: the server.
+//! - [`Lock`]: a lock that is renewed step by step, over new connections after errors.
+//!
+//! Every object is used from any task of a tokio runtime, and clones of a [`Connection`] share it.
 
 mod access;
 mod admin;
+mod admit;
+mod allocator;
+mod bulk;
+mod calls;
+mod channels;
+mod clock;
+mod closing;
 mod connection;
 mod error;
+mod guard;
 mod health;
+mod held;
+mod keeper;
+mod lanes;
+mod limiter;
 mod lock;
+mod middleware;
 mod operator;
+mod options;
+mod permit;
 mod pool;
+mod random;
 mod rate;
+mod reservation;
+mod retry;
 mod sequence;
 mod stock;
+mod token;
 mod watch;
+mod worker;
 
 pub use access::Access;
-pub use connection::{Connection, check_url};
-pub use error::Error;
+pub use admit::Admit;
+pub use allocator::{Allocator, Serial};
+pub use bulk::Results;
+pub use calls::Call;
+#[doc(hidden)]
+pub use clock::advance_clock;
+pub use connection::Connection;
+pub use error::{Error, Violation};
+pub use guard::{LockGuard, LockRequest, Locking};
 pub use health::Health;
+pub use held::Held;
+pub use limiter::{Limiter, Rate};
 pub use lock::{Acquisition, Lease, Lock, Lost};
+pub use middleware::{RateLayer, RateService, RequestParts};
+pub use options::{Options, check_url};
 pub use pb::{
-    CancelOutcome, CompleteVerdict, ConfirmOutcome, DispatchedTask, EnqueueStatus, Outcome,
-    PoolEvent, PoolEventKind, QueuedTask, RateEvent, RateEventKind, RateVerdict,
-    ReleaseLockOutcome, ReservationState, ReserveOutcome, Stock, TaskState, Usage,
+    CancelOutcome, CancelVerdict, CompleteVerdict, ConfirmOutcome, DispatchedTask, EnqueueStatus,
+    EvictVerdict, Outcome, PoolEvent, PoolEventKind, QueuedTask, RateEvent, RateEventKind,
+    RateVerdict, ReleaseLockOutcome, RenewVerdict, ReservationState, ReserveOutcome, Stock,
+    TaskState, Usage,
 };
-pub use pool::{Admission, Permit, Pool, PoolState};
+pub use permit::Permit;
+pub use pool::{Admission, Grant, Pool, PoolState};
 pub use rate::Against;
+pub use reservation::{Reservation, Reserving};
+pub use retry::RetryBudget;
 pub use sequence::Serials;
 pub use stock::Order;
+pub use token::Token;
 pub use watch::{Event, Watch, Watched};
+pub use worker::{Work, Worker, WorkerHandle};
 
 /// Generated messages and stubs.
 #[allow(clippy::all, missing_docs, missing_debug_implementations, unreachable_pub)]

@@ -9,9 +9,7 @@ use std::{
 use tokio::time::{sleep, sleep_until, timeout, timeout_at};
 
 use crate::{
-    Connection, Error, ReleaseLockOutcome,
-    connection::{DEADLINE, answered, answered_within, request, request_within},
-    pb,
+    Connection, Error, ReleaseLockOutcome, pb,
     time::{self, now},
 };
 
@@ -152,10 +150,9 @@ impl Lock {
                 max_wait: Some(time::wire(wait)),
             };
             // The wait comes on top of the time for an answer.
-            let deadline = DEADLINE + wait;
-            let mut service = self.connection.locks();
-            let call = service.acquire_lock(request_within(deadline, message));
-            let (token, replayed) = match acquired(answered_within(deadline, call).await?)? {
+            let deadline = self.connection.deadline() + wait;
+            let answer = self.connection.call_within(deadline, message).await?;
+            let (token, replayed) = match acquired(answer)? {
                 Ok(acquired) => acquired,
                 Err(held) => return Ok(held),
             };
@@ -179,7 +176,7 @@ impl Lock {
             fencing_token: Some(fencing_token),
             lease_duration: Some(time::wire(self.lease)),
         };
-        let response = answered(self.connection.locks().renew_lock(request(message))).await?;
+        let response = self.connection.call(message).await?;
         match response.outcome() {
             pb::RenewLockOutcome::Renewed => Ok(Some(Lease { fencing_token, since })),
             pb::RenewLockOutcome::NotHeld => Ok(None),
@@ -190,7 +187,7 @@ impl Lock {
     async fn release_once(&self, fencing_token: Option<u64>) -> Result<bool, Error> {
         let (name, owner) = (self.name.clone(), self.owner.clone());
         let message = pb::ReleaseLockRequest { name, owner, fencing_token };
-        let response = answered(self.connection.locks().release_lock(request(message))).await?;
+        let response = self.connection.call(message).await?;
         match response.outcome() {
             ReleaseLockOutcome::Released => Ok(true),
             ReleaseLockOutcome::NotHeld => Ok(false),

@@ -6,8 +6,8 @@ use tonic::{Request, metadata::MetadataValue};
 
 use crate::{
     Connection, Error, Pool, TaskState,
-    connection::{answered, request},
-    pb, time,
+    pb::{self, rate_service_client::RateServiceClient},
+    time,
 };
 
 /// Number of entries of a page.
@@ -19,15 +19,13 @@ impl Pool {
     /// Returns the pool with all settings. Fails with INTERNAL if its stored values cannot be read.
     pub async fn details(&self) -> Result<pb::Pool, Error> {
         let message = pb::GetPoolRequest { pool: self.name().to_owned() };
-        let mut client = self.connection().admission();
-        found(answered(client.get_pool(request(message))).await?.pool)
+        found(self.connection().call(message).await?.pool)
     }
 
     /// Changes the settings that `change` sets; its `pool` is this one. Returns the pool after it.
     pub async fn change(&self, change: pb::ConfigurePoolRequest) -> Result<pb::Pool, Error> {
         let message = pb::ConfigurePoolRequest { pool: self.name().to_owned(), ..change };
-        let mut client = self.connection().admission();
-        found(answered(client.configure_pool(request(message))).await?.pool)
+        found(self.connection().call(message).await?.pool)
     }
 
     /// Lists a page of leases, and the token of the next page, as [`Connection::pools`] does.
@@ -37,8 +35,7 @@ impl Pool {
             page_size: Some(PAGE),
             page_token: page_token.to_owned(),
         };
-        let mut client = self.connection().admission();
-        let page = answered(client.list_leases(request(message))).await?;
+        let page = self.connection().call(message).await?;
         Ok((page.leases, page.next_page_token))
     }
 
@@ -54,16 +51,14 @@ impl Pool {
             page_token: page_token.to_owned(),
             state: state.unwrap_or_default().into(),
         };
-        let mut client = self.connection().admission();
-        let page = answered(client.list_tasks(request(message))).await?;
+        let page = self.connection().call(message).await?;
         Ok((page.tasks, page.next_page_token))
     }
 
     /// Queues one task. Returns its result.
     pub async fn queue(&self, task: pb::QueuedTask) -> Result<pb::EnqueueResult, Error> {
         let message = pb::EnqueueTasksRequest { pool: self.name().to_owned(), tasks: vec![task] };
-        let mut client = self.connection().admission();
-        let mut results = answered(client.enqueue_tasks(request(message))).await?.results;
+        let mut results = self.connection().call(message).await?.results;
         results.pop().ok_or_else(|| Error::malformed("results"))
     }
 
@@ -74,7 +69,7 @@ impl Pool {
             device_id: device.to_owned(),
             task_id: task.to_owned(),
         };
-        answered(self.connection().admission().cancel_task(request(message))).await
+        self.connection().call(message).await
     }
 
     /// Frees the slot of a task. `reason` is stored with the task.
@@ -90,7 +85,7 @@ impl Pool {
             task_id: task.to_owned(),
             reason: reason.to_owned(),
         };
-        answered(self.connection().admission().evict_task(request(message))).await
+        self.connection().call(message).await
     }
 }
 
@@ -100,7 +95,7 @@ impl Connection {
     pub async fn pools(&self, page_token: &str) -> Result<(Vec<pb::Pool>, String), Error> {
         let page_token = page_token.to_owned();
         let message = pb::ListPoolsRequest { page_size: Some(PAGE), page_token };
-        let page = answered(self.admission().list_pools(request(message))).await?;
+        let page = self.call(message).await?;
         Ok((page.pools, page.next_page_token))
     }
 
@@ -120,7 +115,11 @@ impl Connection {
             duration: Some(time::wire(length)),
             reason: reason.to_owned(),
         };
-        let answer = answered(self.rates().ban(by(actor, message))).await?;
+        let send = |channel, request| async move {
+            RateServiceClient::new(channel).ban(by(actor, request)).await
+        };
+        let answered = self.attempt(self.main(), self.deadline(), message, send).await?;
+        let answer = answered.answer;
         match answer.ban {
             Some(_) => Ok(answer),
             None => Err(Error::malformed("ban")),
@@ -135,7 +134,10 @@ impl Connection {
         actor: &str,
     ) -> Result<pb::UnbanResponse, Error> {
         let message = pb::UnbanRequest { key: key.to_owned(), policy: policy.to_owned() };
-        answered(self.rates().unban(by(actor, message))).await
+        let send = |channel, request| async move {
+            RateServiceClient::new(channel).unban(by(actor, request)).await
+        };
+        Ok(self.attempt(self.main(), self.deadline(), message, send).await?.answer)
     }
 
     /// Lists a page of the running bans of a policy, and the token of the next page, as
@@ -150,20 +152,19 @@ impl Connection {
             page_size: Some(PAGE),
             page_token: page_token.to_owned(),
         };
-        let page = answered(self.rates().list_bans(request(message))).await?;
+        let page = self.call(message).await?;
         Ok((page.bans, page.next_page_token))
     }
 
     /// Returns the last value of a sequence; 0 if none was given out.
     pub async fn sequence(&self, name: &str) -> Result<pb::GetSequenceResponse, Error> {
         let message = pb::GetSequenceRequest { name: name.to_owned() };
-        answered(self.sequences().get_sequence(request(message))).await
+        self.call(message).await
     }
 }
 
-/// A request with the metadata of the actor.
-fn by<T>(actor: &str, message: T) -> Request<T> {
-    let mut request = request(message);
+/// Adds the metadata of the actor to a request.
+fn by<T>(actor: &str, mut request: Request<T>) -> Request<T> {
     if !actor.is_empty() {
         // Opaque bytes: the server accepts UTF-8. Control characters are no metadata.
         if let Ok(actor) = MetadataValue::try_from(actor.as_bytes()) {

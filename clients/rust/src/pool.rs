@@ -5,13 +5,12 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use bytes::Bytes;
 use tonic::Code;
 
 use crate::{
     CompleteVerdict, Connection, DispatchedTask, EnqueueStatus, Error, Outcome, QueuedTask,
-    TaskState, Usage,
-    connection::{answered, request},
-    pb, time,
+    RenewVerdict, TaskState, Usage, pb, time,
 };
 
 /// Number of entries of a page of leases or tasks.
@@ -24,11 +23,11 @@ pub struct Pool {
     name: Arc<str>,
 }
 
-/// The answer to a request for a slot.
+/// The answer to a request for a slot: a [`Permit`](crate::Permit), or a [`Grant`] of a plain call.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Admission {
+pub enum Admission<P = crate::Permit> {
     /// The device has a slot.
-    Admitted(Permit),
+    Admitted(P),
     /// All slots are in use.
     Full {
         /// Time until a retry may succeed.
@@ -45,9 +44,9 @@ pub enum Admission {
     AlreadyCompleted,
 }
 
-/// The right to a slot until the lease ends.
+/// The lease of a plain call. Nothing renews it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Permit {
+pub struct Grant {
     /// Grows with each lease of the pool; a repeated answer has the same token.
     pub fencing_token: u64,
     /// Duration of the lease from its grant.
@@ -96,14 +95,19 @@ impl Pool {
         &self.name
     }
 
-    /// Asks for a slot. Returns the answer and the usage after it. An empty `task` asks for the
+    pub(crate) fn shared_name(&self) -> Arc<str> {
+        self.name.clone()
+    }
+
+    /// Asks for a slot with one plain call, whose lease nothing renews; [`admit`](Pool::admit)
+    /// returns a permit. Returns the answer and the usage after it. An empty `task` asks for the
     /// oldest queued task of the device. `lease` `None` means the pool's default.
-    pub async fn admit(
+    pub async fn admit_task(
         &self,
         device: &str,
         task: &str,
         lease: Option<Duration>,
-    ) -> Result<(Admission, Usage), Error> {
+    ) -> Result<(Admission<Grant>, Usage), Error> {
         let message = pb::AdmitTaskRequest {
             pool: self.name.to_string(),
             device_id: device.to_owned(),
@@ -111,35 +115,65 @@ impl Pool {
             lease_duration: lease.map(time::wire),
             max_wait: None,
         };
-        admission(answered(self.connection.admission().admit_task(request(message))).await?)
+        admission(self.connection.call(message).await?)
     }
 
-    /// Reports the result of a task, with the fencing token of its lease. Returns the verdict and
-    /// the usage after it.
-    pub async fn complete(
+    /// Reports the result of a task with one plain call. A token compares it with that of the
+    /// lease. Returns the verdict and the usage after it.
+    pub async fn complete_task(
         &self,
         device: &str,
         task: &str,
-        fencing_token: u64,
+        fencing_token: impl Into<Option<u64>>,
         outcome: Outcome,
+        result: impl Into<Bytes>,
     ) -> Result<(CompleteVerdict, Usage), Error> {
         let message = pb::CompleteTaskRequest {
             pool: self.name.to_string(),
             device_id: device.to_owned(),
             task_id: task.to_owned(),
-            fencing_token: Some(fencing_token),
+            fencing_token: fencing_token.into(),
             outcome: outcome.into(),
-            ..pb::CompleteTaskRequest::default()
+            result: result.into(),
         };
-        let answer = answered(self.connection.admission().complete_task(request(message))).await?;
+        let answer = self.connection.call(message).await?;
         match answer.verdict() {
             CompleteVerdict::Unspecified => Err(Error::malformed("verdict")),
             verdict => Ok((verdict, usage(answer.usage)?)),
         }
     }
 
+    /// Extends a lease with one plain call, by `lease` from now or the pool's default. Returns the
+    /// verdict and, on RENEWED, the time until the lease ends.
+    pub async fn renew_task(
+        &self,
+        device: &str,
+        task: &str,
+        fencing_token: impl Into<Option<u64>>,
+        lease: Option<Duration>,
+    ) -> Result<(RenewVerdict, Option<Duration>), Error> {
+        let message = pb::RenewTaskRequest {
+            pool: self.name.to_string(),
+            device_id: device.to_owned(),
+            task_id: task.to_owned(),
+            fencing_token: fencing_token.into(),
+            lease_duration: lease.map(time::wire),
+        };
+        let answered = self.connection.timed(self.connection.deadline(), message).await?;
+        let verdict = answered.answer.verdict();
+        let expires_in = answered.answer.lease.and_then(|lease| lease.expires_in);
+        match verdict {
+            RenewVerdict::Unspecified => Err(Error::malformed("verdict")),
+            RenewVerdict::Renewed => {
+                let length = time::length(expires_in, "expires_in")?;
+                Ok((verdict, Some(length.saturating_sub(answered.sent.elapsed()))))
+            }
+            verdict => Ok((verdict, None)),
+        }
+    }
+
     /// Sets the capacity and the maximum attempts of queued tasks; `None` changes nothing. Returns
-    /// the usage.
+    /// the usage. [`change`](Pool::change) has all settings.
     pub async fn configure(
         &self,
         capacity: Option<u32>,
@@ -151,7 +185,7 @@ impl Pool {
             max_attempts,
             ..pb::ConfigurePoolRequest::default()
         };
-        let answer = answered(self.connection.admission().configure_pool(request(message))).await?;
+        let answer = self.connection.call(message).await?;
         usage(answer.pool.and_then(|pool| pool.usage))
     }
 
@@ -167,7 +201,7 @@ impl Pool {
 
     async fn get(&self) -> Result<pb::Pool, Error> {
         let message = pb::GetPoolRequest { pool: self.name.to_string() };
-        let answer = answered(self.connection.admission().get_pool(request(message))).await?;
+        let answer = self.connection.call(message).await?;
         answer.pool.ok_or_else(|| Error::malformed("pool"))
     }
 
@@ -176,7 +210,7 @@ impl Pool {
     pub async fn enqueue(&self, tasks: Vec<QueuedTask>) -> Result<Vec<EnqueueStatus>, Error> {
         let count = tasks.len();
         let message = pb::EnqueueTasksRequest { pool: self.name.to_string(), tasks };
-        let answer = answered(self.connection.admission().enqueue_tasks(request(message))).await?;
+        let answer = self.connection.call(message).await?;
         let statuses: Vec<_> = answer.results.iter().map(|result| result.status()).collect();
         if statuses.contains(&EnqueueStatus::Unavailable) {
             let message = "the store refused a part of the batch: send it again";
@@ -203,7 +237,7 @@ impl Pool {
             page_token: page_token.to_owned(),
             state: state.unwrap_or_default().into(),
         };
-        let page = answered(self.connection.admission().list_tasks(request(message))).await?;
+        let page = self.connection.call(message).await?;
         let tasks = page.tasks.into_iter().map(|task| (task.device_id, task.task_id));
         Ok((tasks.collect(), page.next_page_token))
     }
@@ -215,7 +249,7 @@ impl Pool {
             page_size: Some(PAGE),
             page_token: page_token.to_owned(),
         };
-        let page = answered(self.connection.admission().list_leases(request(message))).await?;
+        let page = self.connection.call(message).await?;
         let tokens = page.leases.into_iter().map(|lease| lease.fencing_token);
         Ok((tokens.collect(), page.next_page_token))
     }
@@ -231,33 +265,43 @@ impl Connection {
     ) -> Result<(Vec<PoolState>, String), Error> {
         let page_token = page_token.to_owned();
         let message = pb::ListPoolsRequest { page_size: Some(size), page_token };
-        let page = answered(self.admission().list_pools(request(message))).await?;
+        let page = self.call(message).await?;
         let pools = page.pools.into_iter().map(state).collect::<Result<_, _>>()?;
         Ok((pools, page.next_page_token))
     }
 }
 
 /// Converts a response; one that violates the contract is an error.
-fn admission(response: pb::AdmitTaskResponse) -> Result<(Admission, Usage), Error> {
-    let retry_after = || time::length(response.retry_after, "retry_after");
-    let admission = match response.decision() {
-        pb::AdmitDecision::Admitted => {
+fn admission(response: pb::AdmitTaskResponse) -> Result<(Admission<Grant>, Usage), Error> {
+    let usage = usage(response.usage)?;
+    let refused = refusal(&response)?;
+    let admission = match refused {
+        Some(refused) => refused,
+        None => {
             let lease = response.lease.ok_or_else(|| Error::malformed("lease"))?;
             let (grant, expire) = (time::time(lease.grant_time)?, time::time(lease.expire_time)?);
-            Admission::Admitted(Permit {
+            Admission::Admitted(Grant {
                 fencing_token: lease.fencing_token,
                 lease: expire.duration_since(grant).unwrap_or_default(),
                 replayed: response.replayed,
                 task: response.task,
             })
         }
+    };
+    Ok((admission, usage))
+}
+
+/// Converts a refusal; `None` if the task is admitted.
+pub(crate) fn refusal<P>(response: &pb::AdmitTaskResponse) -> Result<Option<Admission<P>>, Error> {
+    let retry_after = || time::length(response.retry_after, "retry_after");
+    Ok(Some(match response.decision() {
+        pb::AdmitDecision::Admitted => return Ok(None),
         pb::AdmitDecision::Full => Admission::Full { retry_after: retry_after()? },
         pb::AdmitDecision::Paused => Admission::Paused { retry_after: retry_after()? },
         pb::AdmitDecision::NoTask => Admission::NoTask,
         pb::AdmitDecision::AlreadyCompleted => Admission::AlreadyCompleted,
         pb::AdmitDecision::Unspecified => return Err(Error::malformed("decision")),
-    };
-    Ok((admission, usage(response.usage)?))
+    }))
 }
 
 fn usage(usage: Option<Usage>) -> Result<Usage, Error> {

@@ -1,17 +1,14 @@
 //! Rates.
 
-use crate::{
-    Connection, Error, RateVerdict,
-    connection::{answered, request},
-    pb, time,
-};
+use crate::{Connection, Error, RateVerdict, pb, time};
 
 /// The rule of a check: a policy of the server's configuration, or an inline rule.
 pub use pb::check_rate_request::Against;
 
 impl Connection {
     /// Counts a call of a key and returns the verdict. A cost of 0 reads without counting. A
-    /// refusal has its `retry_after`.
+    /// refusal has its `retry_after`. An id of this call alone is sent with all its attempts, so
+    /// that it counts once. [`Limiter`](crate::Limiter) decides also when no server answers.
     pub async fn check(
         &self,
         key: &str,
@@ -22,9 +19,17 @@ impl Connection {
             key: key.to_owned(),
             against: Some(against.clone()),
             cost: Some(cost),
-            request_id: String::new(),
+            request_id: self.request_id(None),
         };
-        checked(answered(self.rates().check_rate(request(message))).await?)
+        self.check_rate(message).await
+    }
+
+    /// Makes a check with all fields of the contract. It is repeated only if it has a `request_id`.
+    pub async fn check_rate(
+        &self,
+        message: pb::CheckRateRequest,
+    ) -> Result<pb::CheckRateResponse, Error> {
+        checked(self.call(message).await?)
     }
 }
 

@@ -2,11 +2,7 @@
 
 use std::{fmt, iter, num::NonZeroU64};
 
-use crate::{
-    Connection, Error,
-    connection::{answered, request},
-    pb,
-};
+use crate::{Connection, Error, pb};
 
 /// Maximum number of values of a call.
 const COUNT_MAX: u64 = 10_000;
@@ -44,7 +40,7 @@ impl fmt::Display for Serials {
 
 impl Connection {
     /// Takes the next values of a sequence. A repeat with the same `request_id` gets the first
-    /// answer.
+    /// answer. Without one, an id of this call alone is sent with all its attempts.
     pub async fn next(
         &self,
         name: &str,
@@ -70,9 +66,9 @@ impl Connection {
             count: Some(count),
             step: Some(step),
             floor,
-            request_id: request_id.unwrap_or_default().to_owned(),
+            request_id: self.request_id(request_id),
         };
-        answered(self.sequences().next_sequence(request(message))).await
+        self.call(message).await
     }
 }
 

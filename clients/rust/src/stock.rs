@@ -2,11 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{
-    CancelOutcome, ConfirmOutcome, Connection, Error, ReserveOutcome, Stock,
-    connection::{answered, request},
-    pb, time,
-};
+use crate::{CancelOutcome, ConfirmOutcome, Connection, Error, ReserveOutcome, Stock, pb, time};
 
 /// A reservation to make.
 #[derive(Debug, Clone, Copy)]
@@ -25,24 +21,39 @@ pub struct Order<'a> {
     pub buyer_limit: Option<u64>,
 }
 
+impl Order<'_> {
+    pub(crate) fn message(&self) -> pb::ReserveStockRequest {
+        pb::ReserveStockRequest {
+            sku: self.sku.to_owned(),
+            order_id: self.order.to_owned(),
+            quantity: self.quantity.into(),
+            hold_duration: self.hold.map(time::wire),
+            buyer_id: self.buyer.to_owned(),
+            buyer_limit: self.buyer_limit.map(wire),
+        }
+    }
+}
+
 impl Connection {
-    /// Sets the quantity on hand of a sku.
+    /// Sets the quantity on hand of a sku. It is never repeated: after an error, read the stock
+    /// first.
     pub async fn set_stock(&self, sku: &str, on_hand: u64) -> Result<Stock, Error> {
         let message = pb::SetStockRequest { sku: sku.to_owned(), on_hand: Some(wire(on_hand)) };
-        checked(answered(self.stock().set_stock(request(message))).await?.stock)
+        checked(self.call(message).await?.stock)
     }
 
-    /// Adds to the quantity on hand. Returns the stock, and whether an earlier call with this
-    /// `request_id` made the change.
+    /// Adds to the quantity on hand. Without a `request_id`, an id of this call alone is sent with
+    /// all its attempts. Returns the stock, and whether an earlier call with this `request_id` made
+    /// the change.
     pub async fn add_stock(
         &self,
         sku: &str,
         delta: i64,
         request_id: Option<&str>,
     ) -> Result<(Stock, bool), Error> {
-        let request_id = request_id.unwrap_or_default().to_owned();
+        let request_id = self.request_id(request_id);
         let message = pb::AddStockRequest { sku: sku.to_owned(), delta, request_id };
-        let response = answered(self.stock().add_stock(request(message))).await?;
+        let response = self.call(message).await?;
         Ok((checked(response.stock)?, response.replayed))
     }
 
@@ -52,15 +63,7 @@ impl Connection {
         &self,
         order: &Order<'_>,
     ) -> Result<(pb::ReserveStockResponse, Stock), Error> {
-        let message = pb::ReserveStockRequest {
-            sku: order.sku.to_owned(),
-            order_id: order.order.to_owned(),
-            quantity: order.quantity.into(),
-            hold_duration: order.hold.map(time::wire),
-            buyer_id: order.buyer.to_owned(),
-            buyer_limit: order.buyer_limit.map(wire),
-        };
-        reserved(answered(self.stock().reserve_stock(request(message))).await?)
+        reserved(self.call(order.message()).await?)
     }
 
     /// Confirms the reservation of an order. Returns the response and the stock after it.
@@ -71,7 +74,7 @@ impl Connection {
     ) -> Result<(pb::ConfirmReservationResponse, Stock), Error> {
         let message =
             pb::ConfirmReservationRequest { sku: sku.to_owned(), order_id: order.to_owned() };
-        let mut response = answered(self.stock().confirm_reservation(request(message))).await?;
+        let mut response = self.call(message).await?;
         let stock = checked(response.stock.take())?;
         match response.outcome() {
             ConfirmOutcome::Unspecified => Err(Error::malformed("outcome")),
@@ -87,7 +90,7 @@ impl Connection {
     ) -> Result<(CancelOutcome, Stock), Error> {
         let message =
             pb::CancelReservationRequest { sku: sku.to_owned(), order_id: order.to_owned() };
-        let response = answered(self.stock().cancel_reservation(request(message))).await?;
+        let response = self.call(message).await?;
         match response.outcome() {
             CancelOutcome::Unspecified => Err(Error::malformed("outcome")),
             outcome => Ok((outcome, checked(response.stock)?)),
@@ -97,7 +100,7 @@ impl Connection {
     /// Returns the stock of a sku.
     pub async fn get_stock(&self, sku: &str) -> Result<Stock, Error> {
         let message = pb::GetStockRequest { sku: sku.to_owned() };
-        checked(answered(self.stock().get_stock(request(message))).await?.stock)
+        checked(self.call(message).await?.stock)
     }
 }
 
@@ -106,7 +109,7 @@ fn wire(quantity: u64) -> i64 {
     i64::try_from(quantity).unwrap_or(i64::MAX)
 }
 
-fn reserved(
+pub(crate) fn reserved(
     mut response: pb::ReserveStockResponse,
 ) -> Result<(pb::ReserveStockResponse, Stock), Error> {
     let stock = checked(response.stock.take())?;

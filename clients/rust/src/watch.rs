@@ -7,9 +7,18 @@ use futures_util::{
     stream::{self, BoxStream},
 };
 use tokio::time::sleep_until;
-use tonic::{Code, Request, Streaming};
+use tonic::{Code, Streaming};
 
-use crate::{Connection, Error, PoolEvent, RateEvent, connection::answered, pb, time::now};
+use crate::{
+    Connection, Error, PoolEvent, RateEvent,
+    lanes::LanePlace,
+    pb::{
+        self, admission_service_client::AdmissionServiceClient,
+        rate_service_client::RateServiceClient,
+    },
+    random,
+    time::now,
+};
 
 /// Pause before the first retry; doubled after each failure.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -92,7 +101,7 @@ impl<E: Event> Watch<E> {
             return if error.is_retryable() { Ok(Watched::Lost(error)) } else { Err(error) };
         }
         loop {
-            sleep_until(self.due.into()).await;
+            self.connection.closing().run(sleep_until(self.due.into())).await?;
             match E::open(&self.connection, &self.name, self.after.as_deref()).await {
                 Ok(stream) => {
                     self.stream = Some(stream);
@@ -110,7 +119,7 @@ impl<E: Event> Watch<E> {
     }
 
     fn postpone(&mut self) {
-        self.due = now() + self.pause;
+        self.due = now() + random::between(self.pause, 0.5, 1.0);
         self.pause = (self.pause * 2).min(PAUSE_MAX);
     }
 }
@@ -132,9 +141,13 @@ impl Event for PoolEvent {
         after: Option<&str>,
     ) -> Result<Events<PoolEvent>, Error> {
         let (pool, after) = (name.to_owned(), after.map(str::to_owned));
-        let request = Request::new(pb::WatchPoolRequest { pool, after });
-        let stream = answered(connection.admission().watch_pool(request)).await?;
-        Ok(events(stream, |response| response.event))
+        let open = |channel, request| async move {
+            AdmissionServiceClient::new(channel).watch_pool(request).await
+        };
+        let place = connection.lane();
+        let message = pb::WatchPoolRequest { pool, after };
+        let stream = connection.stream(&place, message, open).await?;
+        Ok(events(connection.clone(), place, stream, |response| response.event))
     }
 }
 
@@ -149,21 +162,28 @@ impl Event for RateEvent {
         after: Option<&str>,
     ) -> Result<Events<RateEvent>, Error> {
         let (policy, after) = (name.to_owned(), after.map(str::to_owned));
-        let request = Request::new(pb::WatchRatesRequest { policy, after });
-        let stream = answered(connection.rates().watch_rates(request)).await?;
-        Ok(events(stream, |response| response.event))
+        let open = |channel, request| async move {
+            RateServiceClient::new(channel).watch_rates(request).await
+        };
+        let place = connection.lane();
+        let message = pb::WatchRatesRequest { policy, after };
+        let stream = connection.stream(&place, message, open).await?;
+        Ok(events(connection.clone(), place, stream, |response| response.event))
     }
 }
 
-/// Takes the events out of the responses of a stream.
+/// Takes the events out of the responses of a stream, which keeps its place on a connection.
 fn events<R: Send + 'static, E: Send + 'static>(
+    connection: Connection,
+    place: LanePlace,
     responses: Streaming<R>,
     event: fn(R) -> Option<E>,
 ) -> Events<E> {
-    let next = move |mut responses: Streaming<R>| async move {
-        let Some(response) = responses.message().await? else { return Ok(None) };
+    let next = move |(connection, mut responses, place): (Connection, Streaming<R>, LanePlace)| async move {
+        let response = connection.closing().run(responses.message()).await??;
+        let Some(response) = response else { return Ok(None) };
         let event = event(response).ok_or_else(|| Error::malformed("event"))?;
-        Ok(Some((event, responses)))
+        Ok(Some((event, (connection, responses, place))))
     };
-    stream::try_unfold(responses, next).boxed()
+    stream::try_unfold((connection, responses, place), next).boxed()
 }

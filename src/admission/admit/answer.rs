@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::AdmitTask;
 use crate::{
     admission::{Lease, PoolUsage, RevokeTask, TaskName, small},
-    decision::{Reply, error::Error, names::Name, time::Millis, waiters::Proceed},
+    decision::{AsOf, Reply, error::Error, names::Name, time::Millis, waiters::Proceed},
 };
 
 /// The answer, and the use of the pool.
@@ -23,7 +23,7 @@ pub enum AdmitDecision {
     /// The task may run.
     Admitted {
         /// The lease of the task.
-        lease: Lease,
+        lease: AsOf<Lease>,
         /// Whether an earlier call was granted this lease.
         replayed: bool,
         /// The queued task that was selected; `None` for a task that was never queued.

@@ -150,7 +150,7 @@ impl AdmitTask {
         let is_finished =
             |task: &Task| matches!(task.state, TaskState::Completed { .. }) || !task.is_open();
         match task {
-            Some(task) if task.is_running(now) => Some(admitted(member, task, true)),
+            Some(task) if task.is_running(now) => Some(admitted(member, task, true, now)),
             Some(task) if is_finished(task) => Some(AdmitDecision::AlreadyCompleted),
             None if self.task.is_none() => Some(AdmitDecision::NoTask),
             _ if settings.paused || settings.capacity == 0 => {
@@ -253,7 +253,7 @@ impl AdmitTask {
         }
         let forget = if queued.is_some() { NEVER } else { forget };
         let task = Task { lease, slot_end, forget, state: TaskState::Leased, is_disclosed, queued };
-        let answer = admitted(member, &task, false);
+        let answer = admitted(member, &task, false, now);
         let member = pool.put(member, task.clone(), now);
         pool.log_task(EventKind::Admitted, member, &task, None, settings, now);
         waiters::tell_end(&mut pool.queue, slot_end, now);
@@ -262,12 +262,12 @@ impl AdmitTask {
 }
 
 /// The answer for a task that holds a lease.
-fn admitted(member: &[u8], task: &Task, replayed: bool) -> AdmitDecision {
+fn admitted(member: &[u8], task: &Task, replayed: bool, now: Timestamp) -> AdmitDecision {
     let dispatched = task.queued.as_ref().map(|queued| {
         let task = Bytes::copy_from_slice(device_and_task(member).1);
         Box::new(Dispatched { task, payload: queued.payload.clone(), attempt: queued.attempt })
     });
-    AdmitDecision::Admitted { lease: task.lease, replayed, dispatched }
+    AdmitDecision::Admitted { lease: task.lease.at(now), replayed, dispatched }
 }
 
 impl Decision for AdmitTask {
@@ -323,7 +323,7 @@ impl Decision for AdmitTask {
         let usage = PoolUsage::parse(reply)?;
         let decision = match status {
             ADMIT_GRANTED | ADMIT_REPLAYED => AdmitDecision::Admitted {
-                lease: Lease::parse(reply)?,
+                lease: Lease::parse(reply)?.at(reply.now()),
                 replayed: status == ADMIT_REPLAYED,
                 dispatched: Dispatched::parse(reply)?,
             },

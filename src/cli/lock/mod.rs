@@ -65,7 +65,7 @@ pub async fn run(options: &LockOptions, tell: impl Fn(&str)) -> Result<LockEnd, 
         }
         Err(error) => {
             withdraw(options, &lock).await;
-            let (what, todo) = (acquire(options), advice(error.code));
+            let (what, todo) = (acquire(options), advice(client::fate(&error)));
             return Err(failed(&what, &options.server, &error, todo));
         }
     };

@@ -16,7 +16,8 @@ pub async fn run(options: &NextOptions) -> Result<String, ClientError> {
     let what = format!("take numbers of `{name}`");
     let connection = connect(server, access, &what).await?;
     let request_id = request_id.as_deref();
-    let fail = |error: Error| failed(&what, server, &error, &advice(error.code, request_id));
+    let fail =
+        |error: Error| failed(&what, server, &error, &advice(client::fate(&error), request_id));
     let taken = connection.take(name, *count, *step, *floor, request_id).await.map_err(fail)?;
     let json = output.json("NextSequenceResponse", &taken);
     let serials = Serials::try_from(taken).map_err(fail)?;
@@ -32,7 +33,6 @@ pub fn unprinted(options: &NextOptions, error: &io::Error) -> ClientError {
 /// Returns what to do about a failed call.
 fn advice(code: &str, request_id: Option<&str>) -> String {
     let todo = match code {
-        // A broken connection is reported as UNKNOWN or CANCELLED.
         "CANCELLED" | "DEADLINE_EXCEEDED" | "UNKNOWN" => {
             return format!("numbers may have been given out: {}", repeat(request_id));
         }

@@ -52,7 +52,7 @@ pub async fn run(options: &PoolOptions) -> Result<ExitCode, ClientError> {
     let PoolOptions { verb, output, server } = options;
     let what = verb.what();
     let connection = connect(&server.url, &server.access, &what).await?;
-    let fail = |error: &Error| failed(&what, &server.url, error, advice(error.code, verb));
+    let fail = |error: &Error| failed(&what, &server.url, error, advice(client::fate(error), verb));
     match call(&connection, verb, *output, fail).await {
         Ok(code) => Ok(ExitCode::from(code)),
         Err(VerbEnd::Refused(code)) => Ok(ExitCode::from(code)),
@@ -198,7 +198,11 @@ async fn evict_all(
 }
 
 fn malformed(what: &str) -> VerbEnd {
-    VerbEnd::Failed(Error { code: "INTERNAL", message: format!("malformed answer: {what}") })
+    VerbEnd::Failed(Error {
+        code: "INTERNAL",
+        message: format!("malformed answer: {what}"),
+        ..Error::default()
+    })
 }
 
 /// Returns what to do about a failed call.

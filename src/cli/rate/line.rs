@@ -26,7 +26,7 @@ pub(super) fn line(number: u32, count: u32, answer: &CheckRateResponse) -> Strin
 }
 
 fn usage(limit: &LimitUsage) -> String {
-    let LimitUsage { name, max, count, remaining, reset_after } = limit;
+    let LimitUsage { name, max, count, remaining, reset_after, .. } = limit;
     let reset = match time::length(*reset_after, "reset_after") {
         Ok(reset) if reset > Duration::ZERO => format!(", reset in {}", length(reset)),
         _ => String::new(),
@@ -76,6 +76,7 @@ mod tests {
             count: 4,
             remaining: 6,
             reset_after: Some(time::wire(MS(60_001))),
+            ..LimitUsage::default()
         };
         let verdict = RateVerdict::Allow.into();
         CheckRateResponse { verdict, limits: vec![limit], ..CheckRateResponse::default() }

@@ -30,7 +30,7 @@ pub async fn run(options: &StockOptions) -> Result<StockAnswer, ClientError> {
     let what = verb.what();
     let connection = connect(server, access, &what).await?;
     let answer = call(&connection, verb, *output).await;
-    answer.map_err(|error| failed(&what, server, &error, advice(error.code, verb)))
+    answer.map_err(|error| failed(&what, server, &error, advice(client::fate(&error), verb)))
 }
 
 async fn call(
@@ -97,7 +97,6 @@ async fn call(
 /// Returns what to do about a failed call.
 fn advice(code: &str, verb: &StockVerb) -> &'static str {
     match code {
-        // A broken connection is reported as UNKNOWN or CANCELLED.
         "CANCELLED" | "DEADLINE_EXCEEDED" | "UNKNOWN" if verb.is_repeatable() => {
             "the change may have been made: repeat the same command to find out"
         }

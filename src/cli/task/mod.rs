@@ -38,7 +38,7 @@ pub async fn run(options: &TaskOptions) -> Result<ExitCode, ClientError> {
         _ => Vec::new(),
     };
     let connection = connect(&server.url, &server.access, &what).await?;
-    let fail = |error: &Error| failed(&what, &server.url, error, advice(error.code, verb));
+    let fail = |error: &Error| failed(&what, &server.url, error, advice(client::fate(error), verb));
     let code = match verb {
         TaskVerb::List { pool, state } => {
             let listing = PrintedList { message: "Task", columns: COLUMNS, row };
@@ -130,11 +130,11 @@ async fn queue(
         EnqueueStatus::Full => ("FULL  the pool has its maximum of queued tasks", exit::REFUSED),
         EnqueueStatus::Unreadable => {
             let message = "a stored value of the task cannot be read".to_owned();
-            return Err(Error { code: "INTERNAL", message });
+            return Err(Error { code: "INTERNAL", message, ..Error::default() });
         }
         EnqueueStatus::Unavailable | EnqueueStatus::Unspecified => {
             let message = "the store refused the task; it is not queued".to_owned();
-            return Err(Error { code: "UNAVAILABLE", message });
+            return Err(Error { code: "UNAVAILABLE", message, ..Error::default() });
         }
     };
     output.say("EnqueueResult", &result, || text.to_owned());
@@ -158,7 +158,7 @@ async fn cancel(
         CancelVerdict::Unknown => ("UNKNOWN  no such task was queued", exit::REFUSED),
         CancelVerdict::Unspecified => {
             let message = "malformed answer: verdict".to_owned();
-            return Err(Error { code: "INTERNAL", message });
+            return Err(Error { code: "INTERNAL", message, ..Error::default() });
         }
     };
     output.say("CancelTaskResponse", &answer, || text.to_owned());

@@ -210,6 +210,16 @@ impl NamespaceUse {
         }
     }
 
+    /// Charges further calls to the calls per second, for a batch that is decided already. Refuses
+    /// nothing: later calls wait until the charge is paid.
+    pub fn charge(&self, calls: u32) {
+        let Some(rate) = self.limits.calls_per_second else { return };
+        let charge = self.price(rate) * u64::from(calls);
+        let now = self.now();
+        let paid = |paid: u64| Some(paid.max(now).saturating_add(charge));
+        let _ = self.counts.paid.fetch_update(Ordering::Relaxed, Ordering::Relaxed, paid);
+    }
+
     /// NamespaceCounts a connection until the result is dropped.
     pub fn connection(&self) -> Result<Held, Error> {
         self.hold(self.limits.connections_max, "connections_max", |counts| &counts.connections)
@@ -295,13 +305,23 @@ impl NamespaceUse {
         }
     }
 
+    /// The time of one call, in ns, at this server's share of the calls per second.
+    fn price(&self, rate: u32) -> u64 {
+        1_000_000_000 * u64::from(self.servers) / u64::from(rate.max(1))
+    }
+
+    /// The time since the start of the counts, in ns.
+    fn now(&self) -> u64 {
+        self.counts.start.elapsed().as_nanos() as u64
+    }
+
     /// Takes one call of this server's share of the calls per second: a bucket that holds the calls
     /// of one second.
     fn pay(&self, rate: u32) -> Result<(), Error> {
-        let price = 1_000_000_000 * u64::from(self.servers) / u64::from(rate.max(1));
+        let price = self.price(rate);
         // A share below one call a second still allows one call.
         let burst = (BURST.as_nanos() as u64).max(price);
-        let now = self.counts.start.elapsed().as_nanos() as u64;
+        let now = self.now();
         let paid = self.counts.paid.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |paid| {
             Some(paid.max(now) + price).filter(|paid| paid - now <= burst)
         });

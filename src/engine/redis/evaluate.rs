@@ -4,7 +4,7 @@
 //! the script is loaded and called again in one write. This module also decides which error a reply
 //! of Redis becomes.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, mem, time::Duration};
 
 use redis::{
     Cmd, Pipeline, RedisError, RedisResult, ServerErrorKind, Value, aio::MultiplexedConnection,
@@ -17,7 +17,9 @@ use crate::decision::{
     error::Error,
     metrics,
     script::{self, Script},
-    statuses, unknown_status,
+    statuses,
+    time::Timestamp,
+    unknown_status,
 };
 
 statuses! { PROBE_WRITTEN = 0, PROBE_REFUSED = 1 }
@@ -122,7 +124,7 @@ impl Scripts {
         }
         let mut replies = pipeline(socket, commands).await?;
         let taken = || Err((redis::ErrorKind::UnexpectedReturnType, "no reply").into());
-        Ok(calls.into_iter().map(|place| std::mem::replace(&mut replies[place], taken())).collect())
+        Ok(calls.into_iter().map(|place| mem::replace(&mut replies[place], taken())).collect())
     }
 
     /// The EVALSHA of a script call. Scripts that give out tokens get the token lead as the last
@@ -285,24 +287,32 @@ pub(super) fn refused(code: &str, why: String) -> Error {
     }
 }
 
-/// Splits the reply of a batch into the replies of its `count` items, in order. Counts the expired
-/// leases, whose number follows if there are any.
+/// Splits the reply of a batch into the replies of its `count` items, in order. Their time follows.
+/// Counts the expired leases, whose number comes last if there are any.
 pub(super) fn replies(mut value: Value, count: usize) -> Result<Vec<Result<Reply, Error>>, Error> {
-    if let Value::Array(batch) = &mut value
-        && batch.len() == count + 1
-        && let Some(Value::Int(expired)) = batch.pop_if(|last| matches!(last, Value::Int(_)))
-    {
-        metrics::count(|cells| cells.expired_leases.add(expired.unsigned_abs()));
+    if let Value::Array(batch) = &mut value {
+        let mut number = |at: usize| match batch.get(at) {
+            Some(Value::Int(number)) if batch.len() == at + 1 => {
+                let number = u64::try_from(*number).ok();
+                batch.truncate(at);
+                number
+            }
+            _ => None,
+        };
+        if let Some(expired) = number(count + 1) {
+            metrics::count(|cells| cells.expired_leases.add(expired));
+        }
+        if let Some(now) = number(count) {
+            let reply = |value| reply(value, Timestamp(now));
+            return Ok(mem::take(batch).into_iter().map(reply).collect());
+        }
     }
-    match value {
-        Value::Array(batch) if batch.len() == count => Ok(batch.into_iter().map(reply).collect()),
-        other => Err(Error::Corrupt(format!("expected a batch of {count} replies, got {other:?}"))),
-    }
+    Err(Error::Corrupt(format!("expected {count} replies and their time, got {value:?}")))
 }
 
 /// Parses the reply of one item: an array, or numbers packed into a string. `{-1, message}` is an
 /// error of the item.
-fn reply(value: Value) -> Result<Reply, Error> {
+fn reply(value: Value, now: Timestamp) -> Result<Reply, Error> {
     let unexpected = |what: &dyn std::fmt::Debug| {
         Error::Corrupt(format!("a script returned an unexpected reply: {what:?}"))
     };
@@ -312,7 +322,7 @@ fn reply(value: Value) -> Result<Reply, Error> {
         Value::BulkString(bytes) if bytes.len() % 8 == 0 => {
             let (numbers, _) = bytes.as_chunks();
             let numbers = numbers.iter().map(|number| Item::Number(i64::from_le_bytes(*number)));
-            return Ok(Reply::new(numbers.collect()));
+            return Ok(Reply::new(numbers.collect(), now));
         }
         other => return Err(unexpected(&other)),
     };
@@ -326,7 +336,7 @@ fn reply(value: Value) -> Result<Reply, Error> {
     }
     match items.as_slice() {
         [Item::Number(-1), Item::Bytes(message)] => Err(failed(&String::from_utf8_lossy(message))),
-        _ => Ok(Reply::new(items)),
+        _ => Ok(Reply::new(items, now)),
     }
 }
 

@@ -16,8 +16,12 @@ use crate::decision::names::Namespace;
 pub(super) trait InLine {
     /// A number that stands for its namespace.
     fn namespace(&self) -> u64;
-    /// Whether it belongs to the same call as the job before it.
-    fn follows(&self) -> bool;
+    /// The number of its batch; 0 for the only job of a call.
+    fn batch(&self) -> u64;
+    /// Whether it belongs to the batch of the job before it, which has this number.
+    fn follows(&self, batch: u64) -> bool {
+        batch != 0 && self.batch() == batch
+    }
 }
 
 /// The number that stands for the namespace of a partition. Two namespaces with one number share a
@@ -38,8 +42,8 @@ impl InLine for Job {
         self.namespace
     }
 
-    fn follows(&self) -> bool {
-        self.follows
+    fn batch(&self) -> u64 {
+        self.batch
     }
 }
 
@@ -115,9 +119,10 @@ impl<J: InLine> Lines<J> {
         let (_, line) = self.lines.front_mut()?;
         let job = line.pop_front();
         self.len -= usize::from(job.is_some());
+        let batch = job.as_ref().map_or(0, InLine::batch);
         match line.front() {
             None => drop(self.lines.pop_front()),
-            Some(next) if next.follows() || is_alone => {}
+            Some(next) if next.follows(batch) || is_alone => {}
             Some(_) => self.lines.rotate_left(1),
         }
         job
@@ -137,15 +142,15 @@ impl<J: InLine> Lines<J> {
 mod tests {
     use super::*;
 
-    /// Namespace, number, and whether it follows.
-    type Test = (u64, u32, bool);
+    /// Namespace, number, and batch.
+    type Test = (u64, u32, u64);
 
     impl InLine for Test {
         fn namespace(&self) -> u64 {
             self.0
         }
 
-        fn follows(&self) -> bool {
+        fn batch(&self) -> u64 {
             self.2
         }
     }
@@ -157,35 +162,38 @@ mod tests {
     #[test]
     fn lines_take_turns_and_one_line_is_a_queue() {
         let mut lines = Lines::default();
-        (0..5).for_each(|number| lines.push_back((1, number, false)));
+        (0..5).for_each(|number| lines.push_back((1, number, 0)));
         assert_eq!(lines.ahead(1), 5);
         // The first of another namespace goes after one of each line.
         assert_eq!(lines.ahead(2), 1);
-        (0..2).for_each(|number| lines.push_back((2, number, false)));
+        (0..2).for_each(|number| lines.push_back((2, number, 0)));
         assert_eq!((lines.len(), lines.ahead(1), lines.ahead(2), lines.ahead(3)), (7, 7, 5, 2));
         let expected = [(1, 0), (2, 0), (1, 1), (2, 1), (1, 2), (1, 3), (1, 4)];
         assert_eq!(taken(&mut lines), expected);
         assert!(lines.is_empty() && lines.front().is_none());
-        (0..3).for_each(|number| lines.push_back((7, number, false)));
+        (0..3).for_each(|number| lines.push_back((7, number, 0)));
         assert_eq!(taken(&mut lines), [(7, 0), (7, 1), (7, 2)]);
     }
 
     #[test]
     fn jobs_of_a_call_stay_together() {
         let mut lines = Lines::default();
-        (0..3).for_each(|number| lines.push_back((1, number, number > 0)));
-        lines.push_back((1, 3, false));
-        lines.push_back((2, 0, false));
-        assert_eq!(lines.front(), Some(&(1, 0, false)));
-        assert_eq!(taken(&mut lines), [(1, 0), (1, 1), (1, 2), (2, 0), (1, 3)]);
+        (0..3).for_each(|number| lines.push_back((1, number, 7)));
+        (3..5).for_each(|number| lines.push_back((1, number, 8)));
+        lines.push_back((1, 5, 0));
+        lines.push_back((2, 0, 0));
+        lines.push_back((2, 1, 0));
+        assert_eq!(lines.front(), Some(&(1, 0, 7)));
+        let expected = [(1, 0), (1, 1), (1, 2), (2, 0), (1, 3), (1, 4), (2, 1), (1, 5)];
+        assert_eq!(taken(&mut lines), expected);
     }
 
     #[test]
     fn a_full_line_leaves_room_for_others() {
         let mut lines = Lines::default();
-        (0..10).for_each(|number| lines.push_back((1, number, false)));
+        (0..10).for_each(|number| lines.push_back((1, number, 0)));
         assert!(lines.is_full(1, 10) && !lines.is_full(2, 10));
-        (0..5).for_each(|number| lines.push_back((2, number, false)));
+        (0..5).for_each(|number| lines.push_back((2, number, 0)));
         assert!(lines.is_full(2, 10));
         lines.retain(1, |(_, number, _)| *number < 3);
         assert_eq!(lines.len(), 8);

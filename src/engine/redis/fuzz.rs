@@ -17,7 +17,7 @@ pub(in super::super) fn replies(input: &[u8]) -> Option<Vec<Reply>> {
     };
     drop(map::parse(value.clone(), "127.0.0.1"));
     let count = match &value {
-        Value::Array(batch) => batch.len(),
+        Value::Array(batch) => batch.len().saturating_sub(1),
         _ => 1,
     };
     let replies = evaluate::replies(value, count).ok()?;

@@ -115,8 +115,9 @@ pub(super) struct Job {
     /// Decides how to undo the outcome if replicas do not acknowledge it. `None` if it needs no
     /// acknowledgement.
     pub(super) undo_rule: Option<UndoRule>,
-    /// Whether it belongs to the same call as the job before it; they travel together.
-    pub(super) follows: bool,
+    /// The number of its batch, whose jobs travel together and in order; 0 for the only job of a
+    /// call.
+    pub(super) batch: u64,
     /// Stands for the namespace of its partition, whose line it waits in.
     pub(super) namespace: u64,
     /// The number of redirects.
@@ -165,7 +166,7 @@ impl Job {
             ahead: 0,
             sheds: false,
             undo_rule: None,
-            follows: false,
+            batch: 0,
             namespace: 0,
             redirects: 0,
             repeated: false,

@@ -4,9 +4,12 @@
 //! note is a separate command, often to another node: it can be lost although the decision is
 //! executed. So it decides nothing, and the next decision notes the partition again.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
-use tokio::time::timeout;
+use tokio::time::timeout_at;
 
 use super::{
     PartitionCursor, PartitionPage, Redis, fair,
@@ -53,14 +56,17 @@ impl Redis {
         Noting { note, sent, pending }
     }
 
-    /// Waits a moment for the answer of a note, and records the note in this server's
+    /// Waits a moment for the answers of notes, and records the notes in this server's
     /// [`index::Index`].
-    pub(super) async fn noted(&self, noting: Noting, partition: &[u8], epoch: u64) {
-        let Noting { note, sent, pending } = noting;
-        if let Ok(Ok(noted)) = timeout(NOTE_MAX, pending.wait()).await
-            && !noted.repeated
-        {
-            self.index.noted(partition, note, sent, epoch);
+    pub(super) async fn noted(&self, notes: impl IntoIterator<Item = (&[u8], Noting)>, epoch: u64) {
+        let mut end = None;
+        for (partition, Noting { note, sent, pending }) in notes {
+            let end = *end.get_or_insert_with(|| monotonic() + NOTE_MAX);
+            if let Ok(Ok(noted)) = timeout_at(end.into(), pending.wait()).await
+                && !noted.repeated
+            {
+                self.index.noted(partition, note, sent, epoch);
+            }
         }
     }
 
@@ -75,39 +81,59 @@ impl Redis {
         let (listing, epoch) = (Listing::Held(Ends::After(length)), self.epoch());
         if let Some(note) = self.index.due(partition, listing, epoch) {
             let noting = self.note::<D>(partition, note, deadline);
-            self.noted(noting, partition, epoch).await;
+            self.noted([(partition, noting)], epoch).await;
         }
+    }
+
+    /// Sends the same notes for a batch: one for each partition. Usually none.
+    pub(super) fn note_all_sooner<'a, D: Decision>(
+        &self,
+        decisions: &'a [D],
+        outcomes: &[Result<D::Outcome, Error>],
+        (deadline, epoch): (Instant, u64),
+    ) -> Vec<(&'a [u8], Noting)> {
+        let mut lengths: HashMap<&[u8], Millis> = HashMap::new();
+        for (decision, outcome) in decisions.iter().zip(outcomes) {
+            let Ok(outcome) = outcome else { continue };
+            let Some(length) = (D::DELIVERY.ends_sooner)(decision, outcome) else { continue };
+            let shortest = lengths.entry(decision.partition()).or_insert(length);
+            *shortest = length.min(*shortest);
+        }
+        let due = lengths.into_iter().filter_map(|(partition, length)| {
+            let listing = Listing::Held(Ends::After(length));
+            Some((partition, self.index.due(partition, listing, epoch)?))
+        });
+        due.map(|(partition, note)| (partition, self.note::<D>(partition, note, deadline)))
+            .collect()
     }
 
     /// Notes partitions again after their connection broke: the new primary may not have the note.
     /// A failure here is repaired by a later call.
     pub(super) async fn note_again<D: Decision>(&self, decisions: &[D], deadline: Instant) {
         let epoch = self.epoch();
-        let due = self.unnoted(decisions, epoch);
-        let notes: Vec<Noting> = due
-            .iter()
-            .map(|(partition, note)| self.note::<D>(partition, *note, deadline))
+        let due = self.unnoted(decisions, epoch).into_iter();
+        let notes: Vec<(&[u8], Noting)> = due
+            .map(|(partition, note)| (partition, self.note::<D>(partition, note, deadline)))
             .collect();
-        for (noting, (partition, _)) in notes.into_iter().zip(due) {
-            self.noted(noting, partition, epoch).await;
-        }
+        self.noted(notes, epoch).await;
     }
 
-    /// The notes that these decisions need: one for decisions on the same partition in a row, with
-    /// the earliest end.
+    /// The notes that these decisions need: one for each partition, with the earliest end.
     pub(super) fn unnoted<'a, D: Decision>(
         &self,
         decisions: impl IntoIterator<Item = &'a D>,
         epoch: u64,
     ) -> Vec<(&'a [u8], Note)> {
         let mut due: Vec<(&[u8], Note)> = Vec::new();
+        let mut places: HashMap<&[u8], usize> = HashMap::new();
         for decision in decisions {
             let partition = decision.partition();
             let listing = (D::DELIVERY.listing)(decision);
             let Some(note) = self.index.due(partition, listing, epoch) else { continue };
-            match due.last_mut() {
-                Some((last, first)) if *last == partition => *first = first.and(note),
-                _ => due.push((partition, note)),
+            let place = *places.entry(partition).or_insert(due.len());
+            match due.get_mut(place) {
+                Some((_, first)) => *first = first.and(note),
+                None => due.push((partition, note)),
             }
         }
         due

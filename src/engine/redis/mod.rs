@@ -86,12 +86,12 @@ use crate::decision::{
     budget::CallerLimits,
     error::Error,
     script::Script,
-    time::{Clock, Millis, monotonic},
+    time::{Clock, monotonic},
 };
 use evaluate::Scripts;
 pub use export::{Keyspace, unfinished_import};
 use in_flight::CallsInFlight;
-use index::{Index, Note};
+use index::Index;
 use job::{Job, JobAnswer, JobDelivery, Pending};
 use listing::Noting;
 use node::Plan;
@@ -102,16 +102,8 @@ use shared::{Router, Shared};
 use skew::Skew;
 use topology::Topology;
 
-/// The position of a decision in its call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
-    /// The only decision of the call.
-    All,
-    /// The first of several.
-    First,
-    /// Follows another decision of the same call.
-    Next,
-}
+/// The number of the batch of a decision that is the only one of its call.
+const ALONE: u64 = 0;
 
 /// The Redis engine.
 pub struct Redis {
@@ -168,6 +160,7 @@ impl Redis {
             losses: AtomicU64::new(0),
             failovers: AtomicU64::new(0),
             skew: Skew::new(),
+            batches: AtomicU64::new(ALONE),
             probe_key: format!("{}:probe", options.key_prefix),
         });
         let plan = Plan {
@@ -242,7 +235,7 @@ impl Redis {
         let mut quotas = self.quotas(slice::from_ref(decision), deadline).await;
         quotas.check(0)?;
         let epoch = self.epoch();
-        let sent = (Part::All, quotas.is_limited(0), namespace);
+        let sent = (ALONE, quotas.is_limited(0), namespace);
         let pending = self.send_decision(decision, delivery, sent, deadline);
         let note = self
             .index
@@ -250,7 +243,7 @@ impl Redis {
             .map(|note| self.note::<D>(partition, note, deadline));
         let answer = pending.wait().await;
         if let Some(note) = note {
-            self.noted(note, partition, epoch).await;
+            self.noted([(partition, note)], epoch).await;
         }
         let answer = answer?;
         if answer.repeated {
@@ -274,28 +267,29 @@ impl Redis {
     ) -> Result<Vec<Result<D::Outcome, Error>>, Error> {
         self.check()?;
         let deliveries: Vec<JobDelivery> = decisions.iter().map(JobDelivery::of).collect();
-        let is_background = deliveries.iter().all(|one| one.is_background());
+        let is_counted = deliveries.iter().any(|one| one.priority == Priority::Call);
         let namespace = decisions.first().map_or(0, |first| fair::line_of(first.partition()));
-        let _call = (!is_background).then(|| self.calls.enter(namespace)).transpose()?;
+        let _call = is_counted.then(|| self.calls.enter(namespace)).transpose()?;
         let mut quotas = self.quotas(decisions, deadline).await;
         let epoch = self.epoch();
         let admitted = (0..).zip(decisions).filter(|(index, _)| quotas.check(*index).is_ok());
         let unnoted = self.unnoted(admitted.map(|(_, decision)| decision), epoch);
         let in_bulk = Cost::are_bulk(deliveries.iter().map(|one| one.cost));
         // In order: an earlier task of a batch is queued before a later one.
-        let mut part = Part::First;
+        let batch = self.shared.next_batch();
         let mut pending = Vec::with_capacity(decisions.len());
         for (index, (decision, delivery)) in decisions.iter().zip(deliveries).enumerate() {
             let delivery = JobDelivery { cost: delivery.cost.apart(in_bulk), ..delivery };
             pending.push(quotas.check(index).map(|()| {
                 let namespace = fair::line_of(decision.partition());
-                let part = std::mem::replace(&mut part, Part::Next);
-                let sent = (part, quotas.is_limited(index), namespace);
+                let sent = (batch, quotas.is_limited(index), namespace);
                 self.send_decision(decision, delivery, sent, deadline)
             }));
         }
-        let note = |(partition, note): &(&[u8], Note)| self.note::<D>(partition, *note, deadline);
-        let notes: Vec<Noting> = unnoted.iter().map(note).collect();
+        let notes: Vec<(&[u8], Noting)> = unnoted
+            .into_iter()
+            .map(|(partition, note)| (partition, self.note::<D>(partition, note, deadline)))
+            .collect();
         let (mut outcomes, mut again) = (Vec::with_capacity(decisions.len()), false);
         for (index, (pending, decision)) in pending.into_iter().zip(decisions).enumerate() {
             let answer = match pending {
@@ -308,43 +302,32 @@ impl Redis {
             });
             outcomes.push(quotas.settle::<D>(index, outcome));
         }
-        for (note, (partition, _)) in notes.into_iter().zip(&unnoted) {
-            self.noted(note, partition, epoch).await;
-        }
+        self.noted(notes, epoch).await;
         if again {
             self.note_again(decisions, deadline).await;
         }
-        // Usually empty.
-        let sooner: Vec<(&[u8], Millis)> = decisions
-            .iter()
-            .zip(&outcomes)
-            .filter_map(|(decision, outcome)| {
-                let length = (D::DELIVERY.ends_sooner)(decision, outcome.as_ref().ok()?)?;
-                Some((decision.partition(), length))
-            })
-            .collect();
-        for (partition, length) in sooner {
-            self.note_sooner::<D>(partition, length, deadline).await;
-        }
+        let epoch = self.epoch();
+        let sooner = self.note_all_sooner(decisions, &outcomes, (deadline, epoch));
+        self.noted(sooner, epoch).await;
         Ok(outcomes)
     }
 
-    /// Sends a decision, with its position in its call, whether it is limited, and its namespace as
-    /// [`fair::line_of`] numbers it.
+    /// Sends a decision, with the number of its batch or [`ALONE`], whether it is limited, and its
+    /// namespace as [`fair::line_of`] numbers it.
     fn send_decision<D: Decision>(
         &self,
         decision: &D,
         delivery: JobDelivery,
-        (part, is_limited, namespace): (Part, bool, u64),
+        (batch, is_limited, namespace): (u64, bool, u64),
         deadline: Instant,
     ) -> Pending {
         let call = Call::led(decision, &self.key_prefix, &*self.topology, is_limited);
         let arguments = call.finish();
         let (mut job, pending) = self.job(D::SCRIPT, arguments, delivery, deadline);
-        job.follows = part == Part::Next;
+        job.batch = batch;
         job.namespace = namespace;
         // A decision of several is never refused alone: the others would be executed.
-        job.sheds = part == Part::All && delivery.priority == Priority::Call;
+        job.sheds = batch == ALONE && delivery.priority == Priority::Call;
         if delivery.acknowledgement.is_needed() {
             job.undo_rule = D::OPTIONAL.undo_rule(decision, &self.key_prefix);
         }

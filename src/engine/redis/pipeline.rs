@@ -31,7 +31,7 @@ use tokio::sync::{Semaphore, watch};
 use super::{
     StoreState,
     connection::{self, Connector, NodeConnection},
-    fair::Lines,
+    fair::{InLine, Lines},
     job::Job,
     monitor::Monitor,
     shared::Shared,
@@ -165,24 +165,28 @@ impl Pipeline {
         let (mut taken, mut cost) = (Vec::with_capacity(number.min(TAKE_MAX)), 0);
         // Half of a batch remains for the others, if there are any.
         let most = if queue.waiting.is_empty() { TAKE_MAX } else { TAKE_MAX / 2 };
-        while taken.len() < most
-            && let Some(first) = queue.first.pop_front()
+        // The batch of the last job. A part of it would overtake the rest on another connection.
+        let mut batch = 0;
+        while let Some(first) = queue.first.front()
+            && (taken.len() < most || first.follows(batch))
         {
-            cost += first.delivery.cost.micros();
-            taken.extend(Some(first).filter(|job| job.is_wanted(now)));
+            (batch, cost) = (first.batch, cost + first.delivery.cost.micros());
+            taken.extend(queue.first.pop_front().filter(|job| job.is_wanted(now)));
         }
+        batch = 0;
         while let Some(next) = queue.waiting.front() {
             cost += next.delivery.cost.micros();
             let is_full = match self.turn {
-                None => taken.len() >= TAKE_MAX && !next.follows,
+                None => taken.len() >= TAKE_MAX && !next.follows(batch),
                 // The jobs of one call go together, since Redis reads a bounded number of bytes at
                 // a time and serves others in between. Background work may be split.
-                Some(_) if next.follows && !next.delivery.is_background() => false,
+                Some(_) if next.follows(batch) && !next.delivery.is_background() => false,
                 Some(_) => !taken.is_empty() && cost > Cost::CALL_MAX,
             };
             if is_full {
                 break;
             }
+            batch = next.batch;
             taken.extend(queue.waiting.pop_front().filter(|job| job.is_wanted(now)));
         }
         taken

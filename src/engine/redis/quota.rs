@@ -158,14 +158,15 @@ impl Redis {
         let used = |decision: &D| namespaces.of(Namespace::prefix_of(decision.partition()));
         let used: Vec<Option<Arc<NamespaceUse>>> = decisions.iter().map(used).collect();
         let mut unknown: Vec<&D> = Vec::new();
+        let mut names: HashSet<&[u8]> = HashSet::new();
         for (decision, used) in decisions.iter().zip(&used) {
             // While half of the limit is free, an unknown name counts as new, without a lookup.
             let is_scarce = used.as_ref().is_some_and(|used| used.is_scarce(Total::Names));
-            let is_known = || {
-                self.known_names.has(decision)
-                    || unknown.iter().any(|one| one.partition() == decision.partition())
-            };
-            if is_scarce && (D::DELIVERY.creates)(decision) && !is_known() {
+            if is_scarce
+                && (D::DELIVERY.creates)(decision)
+                && !self.known_names.has(decision)
+                && names.insert(decision.partition())
+            {
                 unknown.push(decision);
             }
         }

@@ -76,6 +76,8 @@ pub(super) struct Shared {
     pub(super) failovers: AtomicU64,
     /// The highest clock of all primaries, for the token lead.
     pub(super) skew: Skew,
+    /// The number of the last batch.
+    pub(super) batches: AtomicU64,
     /// The prefix of probe keys.
     pub(super) probe_key: String,
 }
@@ -84,6 +86,11 @@ impl Shared {
     /// The number of failovers seen: another primary, or a restarted one.
     pub(super) fn failovers(&self) -> u64 {
         self.failovers.load(Ordering::Acquire)
+    }
+
+    /// A number for the jobs of a batch, above 0.
+    pub(super) fn next_batch(&self) -> u64 {
+        self.batches.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Counts a failover.

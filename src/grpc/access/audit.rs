@@ -83,6 +83,12 @@ impl Audited {
             let (namespace, verb) = (self.namespace.as_str(), self.rpc.name);
             refused(&self.caller, namespace, verb, &name, "NAME_NOT_PERMITTED");
         } else {
+            // Items of a batch are denied one by one.
+            let denied = self.named.denied();
+            if !denied.is_empty() {
+                let (namespace, verb) = (self.namespace.as_str(), self.rpc.name);
+                refused(&self.caller, namespace, verb, &denied, "NAME_NOT_PERMITTED");
+            }
             self.log(&code_name(code));
         }
     }

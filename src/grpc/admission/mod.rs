@@ -3,6 +3,7 @@
 //! Besides its four steps, AdmitTask counts its FULL answers per pool (`refusals`), for GetPool.
 //! The counts are those of this server. These handlers have no other state.
 
+mod bulk;
 mod convert;
 mod parse;
 mod refusals;
@@ -27,10 +28,11 @@ use super::{
 };
 use crate::{
     admission::{
-        AdmitDecision, CompleteVerdict, EvictVerdict, GetPool, PoolView, RenewVerdict, Settings,
+        Admission, AdmitDecision, AdmitTask, CompleteTask, CompleteVerdict, Completion,
+        EvictVerdict, GetPool, PoolView, RenewTask, RenewVerdict, Settings,
     },
     decision::names::Name,
-    engine::{Engine, Submit},
+    engine::{Answered, Engine, Submit},
 };
 
 /// Maximum message size, bytes: a batch of 1,000 tasks with payloads of 4 KiB.
@@ -76,9 +78,33 @@ impl AdmissionHandlers {
         convert::pool(pool, settings, view, self.refusals.of(pool))
     }
 
+    /// Counts a FULL answer, and logs a refusal.
+    fn note_admission(&self, decision: &AdmitTask, answered: &Answered<Admission>) {
+        if let AdmitDecision::Full { .. } = answered.outcome.decision {
+            self.refusals.add(&decision.pool, answered.is_cached());
+        }
+        if !answered.outcome.is_granted() {
+            tracing::debug!(?decision, ?answered, "refused");
+        }
+    }
+
     /// The decision that reads a pool, with its configured settings.
     fn get(&self, pool: Name) -> GetPool {
         GetPool { settings: self.rules.load().pools.settings(&pool), pool }
+    }
+}
+
+/// Logs a result that frees no slot.
+fn log_completion(decision: &CompleteTask, completion: &Answered<Completion>) {
+    if completion.outcome.verdict != CompleteVerdict::Completed {
+        tracing::debug!(name = ?decision.name, ?completion, "refused");
+    }
+}
+
+/// Logs a renewal that is refused.
+fn log_renewal(decision: &RenewTask, renewal: &Answered<RenewVerdict>) {
+    if !matches!(renewal.outcome, RenewVerdict::Renewed(_)) {
+        tracing::debug!(name = ?decision.name, ?renewal, "refused");
     }
 }
 
@@ -86,6 +112,9 @@ fast_path!(AdmissionHandlers, MESSAGE_BYTES_MAX, {
     "AdmitTask" => admit_task,
     "CompleteTask" => complete_task,
     "RenewTask" => renew_task,
+    "AdmitTasks" => admit_tasks,
+    "CompleteTasks" => complete_tasks,
+    "RenewTasks" => renew_tasks,
 });
 
 #[tonic::async_trait]
@@ -98,12 +127,7 @@ impl AdmissionService for AdmissionHandlers {
         let (decision, wait) = parse::admit_task(request, scope, &self.rules.load().pools)?;
         let submit = Submit { wait, deadline: asked.or_default(wait) };
         let answered = self.engine.submit(&decision, submit).await?;
-        if let AdmitDecision::Full { .. } = answered.outcome.decision {
-            self.refusals.add(&decision.pool, answered.is_cached());
-        }
-        if !answered.outcome.is_granted() {
-            tracing::debug!(?decision, ?answered, "refused");
-        }
+        self.note_admission(&decision, &answered);
         Ok(Response::new(convert::admission(&decision, &answered)))
     }
 
@@ -114,9 +138,7 @@ impl AdmissionService for AdmissionHandlers {
         let (deadline, scope, request) = deadline::of(request);
         let decision = parse::complete_task(request, scope, &self.rules.load().pools)?;
         let completion = self.engine.submit(&decision, deadline).await?;
-        if completion.outcome.verdict != CompleteVerdict::Completed {
-            tracing::debug!(name = ?decision.name, ?completion, "refused");
-        }
+        log_completion(&decision, &completion);
         Ok(Response::new(convert::completion(&completion)))
     }
 
@@ -127,10 +149,29 @@ impl AdmissionService for AdmissionHandlers {
         let (deadline, scope, request) = deadline::of(request);
         let decision = parse::renew_task(request, scope, &self.rules.load().pools)?;
         let renewal = self.engine.submit(&decision, deadline).await?;
-        if !matches!(renewal.outcome, RenewVerdict::Renewed(_)) {
-            tracing::debug!(name = ?decision.name, ?renewal, "refused");
-        }
+        log_renewal(&decision, &renewal);
         Ok(Response::new(convert::renewal(&decision, &renewal)))
+    }
+
+    async fn admit_tasks(
+        &self,
+        request: Request<pb::AdmitTasksRequest>,
+    ) -> Answer<pb::AdmitTasksResponse> {
+        bulk::admit_tasks(self, request).await
+    }
+
+    async fn complete_tasks(
+        &self,
+        request: Request<pb::CompleteTasksRequest>,
+    ) -> Answer<pb::CompleteTasksResponse> {
+        bulk::complete_tasks(self, request).await
+    }
+
+    async fn renew_tasks(
+        &self,
+        request: Request<pb::RenewTasksRequest>,
+    ) -> Answer<pb::RenewTasksResponse> {
+        bulk::renew_tasks(self, request).await
     }
 
     async fn evict_task(

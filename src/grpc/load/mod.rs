@@ -67,9 +67,11 @@ const EACH: u64 = 20_000;
 const RETRY_MILLIS: [u64; 8] = [100, 260, 180, 340, 140, 300, 220, 380];
 
 /// The rpcs that free capacity or extend a lease: answering them first lets others be answered.
-const FREEING: [&str; 6] = [
+const FREEING: [&str; 8] = [
     "CompleteTask",
+    "CompleteTasks",
     "RenewTask",
+    "RenewTasks",
     "ReleaseLock",
     "RenewLock",
     "ConfirmReservation",

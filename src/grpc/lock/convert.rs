@@ -3,11 +3,11 @@
 use bytes::Bytes;
 
 use super::super::{
-    convert::{duration, timestamp},
+    convert::{duration, left, timestamp},
     pb,
 };
 use crate::{
-    decision::names::Name,
+    decision::{AsOf, names::Name},
     lock::{Acquisition, Lease, LockView, Release, RenewLock, Renewal},
 };
 
@@ -63,12 +63,13 @@ pub(super) fn view(name: &Name, view: LockView) -> pb::GetLockResponse {
 }
 
 /// Converts a lease. The lock has its name without the namespace.
-fn lease(name: &Name, owner: Bytes, lease: &Lease) -> pb::LockLease {
+fn lease(name: &Name, owner: Bytes, lease: &AsOf<Lease>) -> pb::LockLease {
     pb::LockLease {
         name: name.local_bytes(),
         owner,
         fencing_token: lease.token,
         grant_time: Some(timestamp(lease.grant)),
         expire_time: Some(timestamp(lease.expire)),
+        expires_in: Some(left(lease, lease.expire)),
     }
 }

@@ -39,10 +39,12 @@ fn decided(asked: &CheckRate, answer: Answer, replayed: bool) -> pb::CheckRateRe
         Verdict::Ban => pb::RateVerdict::Ban,
     };
     let limits = asked.rule.limits.iter().zip(&answer.limits);
+    // A call of cost 0 gets the answer of a call of cost 1.
+    let cost = (answer.verdict == Verdict::Throttle).then(|| asked.cost.max(1));
     pb::CheckRateResponse {
         verdict: verdict.into(),
         allowed: answer.is_allowed(),
-        limits: limits.map(|(limit, used)| limit_usage(limit, used)).collect(),
+        limits: limits.map(|(limit, used)| limit_usage(limit, used, cost)).collect(),
         crossed: answer.crossed,
         retry_after: answer.retry_after.map(duration),
         ban: answer.ban.map(|it| ban(asked.name.key(), it)),
@@ -59,14 +61,17 @@ pub(super) fn undecided(status: &Status) -> pb::CheckRateResponse {
     pb::CheckRateResponse { error, ..pb::CheckRateResponse::default() }
 }
 
-/// Converts the usage of a limit. The largest count of a token bucket is its burst.
-fn limit_usage(limit: &Limit, used: &LimitUse) -> pb::LimitUsage {
+/// Converts the usage of a limit. The largest count of a token bucket is its burst. `refused` is the
+/// cost of a call that some limit refused.
+fn limit_usage(limit: &Limit, used: &LimitUse, refused: Option<u32>) -> pb::LimitUsage {
     pb::LimitUsage {
         name: Bytes::copy_from_slice(&limit.name),
         max: limit.burst.into(),
         count: used.count.into(),
         remaining: limit.burst.saturating_sub(used.count).into(),
         reset_after: Some(duration(used.reset_after)),
+        window: Some(duration(limit.window)),
+        refused: refused.is_some_and(|cost| limit.refuses(used.count, cost)),
     }
 }
 

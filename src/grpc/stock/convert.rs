@@ -4,7 +4,7 @@ use bytes::Bytes;
 use tonic::Status;
 
 use super::super::{
-    convert::{duration, timestamp},
+    convert::{duration, left, timestamp},
     pb, status,
 };
 use crate::{
@@ -68,12 +68,12 @@ pub(super) fn reserve_stock(
     };
     let outcome = match outcome {
         ReserveOutcome::Reserved { reservation: made, replayed } => {
-            response.reservation = Some(reservation(made, asked));
+            response.reservation = Some(reservation(&made, Some(left(&made, made.expire)), asked));
             response.replayed = replayed;
             pb::ReserveOutcome::Reserved
         }
         ReserveOutcome::AlreadySettled { reservation: settled } => {
-            response.reservation = Some(reservation(settled, asked));
+            response.reservation = Some(reservation(&settled, None, asked));
             pb::ReserveOutcome::AlreadySettled
         }
         ReserveOutcome::Short { retry_after } => {
@@ -90,7 +90,12 @@ pub(super) fn reserve_stock(
 }
 
 /// Converts a reservation. After a repeat its values can differ from those of the request.
-fn reservation(reservation: Reservation, asked: &ReserveStock) -> pb::Reservation {
+/// `expires_in` is the time left of a hold.
+fn reservation(
+    reservation: &Reservation,
+    expires_in: Option<prost_types::Duration>,
+    asked: &ReserveStock,
+) -> pb::Reservation {
     let state = match reservation.state {
         ReservationState::Held => pb::ReservationState::Held,
         ReservationState::Confirmed => pb::ReservationState::Confirmed,
@@ -100,10 +105,11 @@ fn reservation(reservation: Reservation, asked: &ReserveStock) -> pb::Reservatio
         sku: asked.sku.local_bytes(),
         order_id: asked.order.to_bytes(),
         quantity: reservation.quantity,
-        buyer_id: Bytes::from(reservation.buyer),
+        buyer_id: Bytes::copy_from_slice(&reservation.buyer),
         state: state.into(),
         reserve_time: Some(timestamp(reservation.grant)),
         expire_time: Some(timestamp(reservation.expire)),
+        expires_in,
     }
 }
 

@@ -216,7 +216,7 @@ async fn a_message_that_is_too_large_is_refused(world: World) {
 }
 
 /// Calls a method with raw bytes as the message.
-async fn call(world: &World, method: &str, message: Vec<u8>) -> Result<(), Status> {
+pub(super) async fn call(world: &World, method: &str, message: Vec<u8>) -> Result<(), Status> {
     let channel = Channel::from_shared(world.address.clone()).unwrap().connect().await.unwrap();
     let mut client = tonic::client::Grpc::new(channel);
     client.ready().await.unwrap();

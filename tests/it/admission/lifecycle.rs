@@ -15,6 +15,7 @@ const RETENTION: Duration = Duration::from_secs(3600);
 
 on_both_engines! {
     a_lease_carries_its_times_on_the_engines_clock,
+    every_answer_says_how_long_a_lease_still_runs,
     an_empty_task_answers_no_task,
     a_paused_pool_admits_no_task_and_lets_running_tasks_finish,
     a_failed_task_is_completed_too,
@@ -39,6 +40,28 @@ async fn a_lease_carries_its_times_on_the_engines_clock(world: World) {
     assert_eq!(micros(lease.expire_time), START + 300_000_000);
     // A lease of the same instant gets the next token.
     assert_eq!(world.admit("p", "d2", "t").await.lease.unwrap().fencing_token, START + 1);
+}
+
+async fn every_answer_says_how_long_a_lease_still_runs(world: World) {
+    let grace = pb::ConfigurePoolRequest { expiry_grace: Some(duration(SECOND)), ..configure("p") };
+    world.configure(grace).await;
+    let granted = world.admit("p", "d", "t").await.lease.unwrap();
+    assert_eq!(length(granted.expires_in), LEASE);
+    world.advance(Duration::from_micros(1_500_001)).await;
+    let replayed = world.admit("p", "d", "t").await.lease.unwrap();
+    assert_eq!(length(replayed.expires_in), Duration::from_micros(298_499_999));
+    let renewed = world.renew("p", "d", "t").await.lease.unwrap();
+    assert_eq!(length(renewed.expires_in), LEASE);
+
+    let listed = async || {
+        let request = pb::ListLeasesRequest { pool: "p".into(), ..Default::default() };
+        let page = world.client.clone().list_leases(request).await.unwrap().into_inner();
+        length(page.leases[0].expires_in)
+    };
+    world.advance(SECOND).await;
+    assert_eq!(listed().await, LEASE - SECOND);
+    world.advance(LEASE - SECOND).await;
+    assert_eq!(listed().await, Duration::ZERO, "within its grace");
 }
 
 async fn an_empty_task_answers_no_task(world: World) {

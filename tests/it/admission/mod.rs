@@ -3,6 +3,7 @@
 
 pub mod acknowledgement;
 pub mod bad_input;
+pub mod batches;
 pub mod damage;
 pub mod failover;
 pub mod lifecycle;

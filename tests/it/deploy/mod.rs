@@ -1,10 +1,11 @@
-//! The files in `deploy/`, checked by the tools of their platforms. `tests/run.sh` installs the
+//! The files in `deploy/` and `proto/`, checked by the tools of their platforms. `tests/run.sh` installs the
 //! tools. A test whose tool is missing passes with a message, or fails if
 //! `TOLLGATE_TEST_REQUIRE_TOOLS` is set.
 
 mod backup;
 mod chart;
 mod image;
+mod protos;
 mod queries;
 mod root;
 mod rules;

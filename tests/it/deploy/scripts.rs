@@ -4,8 +4,14 @@ use std::process::Command;
 
 use crate::deploy::{path, succeed, tool};
 
-const SCRIPTS: [&str; 5] =
-    [".ci/run", "fuzz/run.sh", "tests/farm.sh", "tests/run.sh", "tests/tools.sh"];
+const SCRIPTS: [&str; 6] = [
+    ".ci/run",
+    "fuzz/run.sh",
+    "tests/clients.sh",
+    "tests/farm.sh",
+    "tests/run.sh",
+    "tests/tools.sh",
+];
 
 #[test]
 fn the_scripts_have_no_finding() {

@@ -1,6 +1,7 @@
 //! Both executors of every decision on the same random histories: the Rust code of the embedded
 //! engine, and the Lua scripts in Redis. Their outcomes and states must be equal.
 
+pub mod batches;
 pub mod locks;
 pub mod pools;
 pub mod rates;

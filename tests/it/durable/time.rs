@@ -89,7 +89,7 @@ impl Kept {
 
 fn lease(acquired: Acquisition) -> tollgate::decision::lease::Lease {
     match acquired {
-        Acquisition::Acquired { lease, .. } => lease,
+        Acquisition::Acquired { lease, .. } => lease.value,
         other => panic!("{other:?}"),
     }
 }

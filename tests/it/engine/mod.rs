@@ -1,6 +1,7 @@
 //! The parts of the engines: the denial cache, the fallback, the memory bound, names, several
 //! servers on one Redis, Cluster and Sentinels, round trips.
 
+pub mod batches;
 pub mod degradation;
 pub mod denial_storms;
 pub mod denials;

@@ -107,7 +107,11 @@ async fn a_repeated_acquire_gets_the_same_lease(world: World) {
     world.advance(Duration::from_secs(4)).await;
     let again = locks.ask(leased(60.0, acquire("l", "a"))).await;
     assert!(!first.replayed && again.replayed);
-    assert_eq!(granted(&again), granted(&first), "its end stays what it was");
+    let [first, again] = [first, again].map(|answer| granted(&answer));
+    assert_eq!(again.expire_time, first.expire_time, "its end stays the same");
+    assert_eq!([first.expires_in, again.expires_in], [Some(seconds(10.0)), Some(seconds(6.0))]);
+    assert_eq!(locks.get("l").await.lease.unwrap().expires_in, Some(seconds(6.0)));
+    assert_eq!(again.fencing_token, first.fencing_token);
 }
 
 async fn a_repeated_release_gets_the_first_answer(world: World) {
@@ -132,6 +136,7 @@ async fn a_renewal_counts_from_now_and_keeps_its_length(world: World) {
     world.advance(Duration::from_secs(9)).await;
     let renewed = locks.renewed(renew("l", "a")).await.expect("the lock is not held");
     assert_eq!((renewed.fencing_token, end(&renewed)), (lease.fencing_token, 19_000_000));
+    assert_eq!(renewed.expires_in, Some(seconds(10.0)));
     let longer = pb::RenewLockRequest {
         lease_duration: Some(seconds(60.0)),
         fencing_token: Some(lease.fencing_token),

@@ -22,6 +22,7 @@ on_both_engines! {
     a_repeated_request_gets_the_first_answer,
     a_check_of_cost_0_writes_nothing_and_returns_the_next_verdict,
     a_tier_at_max_replaces_the_throttle_of_max,
+    an_answer_names_the_limits_that_refused,
     calendar_windows_follow_the_clock_of_their_offset,
     a_token_bucket_lets_a_burst_pass_and_refills_evenly,
     rates_beyond_one_per_microsecond_are_exact,
@@ -213,6 +214,35 @@ async fn a_tier_at_max_replaces_the_throttle_of_max(world: World) {
     let throttle = rule_of(100, vec![tier(3, TierAction::Throttle, &[])]);
     assert_eq!(world.passes(9, "throttle", &throttle).await, 3);
     assert_eq!(world.check("throttle", &throttle).await.limits[0].count, 3);
+}
+
+async fn an_answer_names_the_limits_that_refused(world: World) {
+    let named = |name: &str, max, window| pb::Limit {
+        name: name.into(),
+        ..limit(max, window, Algorithm::SlidingWindow)
+    };
+    let two = rule([named("minute", 3, MINUTE), named("second", 2, SECOND)]);
+    let refused = async |asked| {
+        let answer = world.rates.clone().check_rate(asked).await.unwrap().into_inner();
+        let windows: Vec<_> = answer.limits.iter().map(|used| length(used.window)).collect();
+        assert_eq!(windows, [MINUTE, SECOND]);
+        let refused = answer.limits.into_iter().filter(|used| used.refused);
+        refused.map(|used| used.name).collect::<Vec<_>>()
+    };
+    let none: [&str; 0] = [];
+    assert_eq!(refused(cost(2, check("k", &two))).await, none);
+    assert_eq!(refused(check("k", &two)).await, ["second"]);
+    assert_eq!(refused(cost(0, check("k", &two))).await, ["second"]);
+    assert_eq!(refused(cost(2, check("k", &two))).await, ["minute", "second"]);
+    world.advance(2 * SECOND).await;
+    assert_eq!(refused(cost(2, check("k", &two))).await, ["minute"]);
+    assert_eq!(refused(check("k", &two)).await, none);
+
+    // A ban refuses by itself.
+    let ban = pb::Rule { tiers: vec![tier(1, TierAction::Ban, &[MINUTE])], ..two.clone() };
+    let banned = world.check("k", &ban).await;
+    assert_eq!(banned.verdict(), RateVerdict::Ban);
+    assert!(banned.limits.iter().all(|used| !used.refused));
 }
 
 async fn calendar_windows_follow_the_clock_of_their_offset(world: World) {

@@ -41,6 +41,8 @@ async fn manage_calls_and_refusals_have_audit_lines() {
     rpc("NextSequence", "n").make(&channel, &[("authorization", &all)]).await.unwrap();
     rpc("NextSequence", "ar:1").make(&channel, &[("authorization", &named)]).await.unwrap();
     rpc("NextSequence", "other").make(&channel, &[("authorization", &named)]).await.unwrap_err();
+    // Only an item of this call is refused.
+    let _ = rpc("AdmitTasks", "other").make(&channel, &[("authorization", &named)]).await;
     rpc("GetLock", "n").make(&channel, &[]).await.unwrap_err();
     let hostile = [("authorization", &*named), ("x-tollgate-namespace", "a\tb")];
     rpc("GetLock", "ar:1").make(&channel, &hostile).await.unwrap_err();
@@ -57,6 +59,7 @@ async fn manage_calls_and_refusals_have_audit_lines() {
         ["operator", "", "ConfigurePool", "p", "OK"],
         ["operator", "", "AddStock", "missing", "NOT_FOUND"],
         ["backend", "acme", "NextSequence", "other", "NAME_NOT_PERMITTED"],
+        ["backend", "acme", "AdmitTasks", "other", "NAME_NOT_PERMITTED"],
         ["", "", "GetLock", "", "CREDENTIALS_MISSING"],
         ["backend", "a\\u{9}b", "GetLock", "", "NAMESPACE_NOT_PERMITTED"],
     ];

@@ -8,7 +8,7 @@ use tonic_types::StatusExt;
 
 use crate::support::{
     stocks::{Shop, add, by, cancel, confirm, get, held, reserve, set},
-    world::{START, World},
+    world::{START, World, length},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -66,14 +66,22 @@ async fn a_reservation_has_its_items_and_its_end(world: World) {
         (reservation.buyer_id.as_str(), reservation.state()),
         ("ann", ReservationState::Held)
     );
-    for length in [Duration::from_millis(100), 30 * DAY] {
-        let order = format!("{length:?}");
-        let response = shop.reserve(held(length, reserve("tv", &order, 1))).await;
+    for hold in [Duration::from_millis(100), 30 * DAY] {
+        let order = format!("{hold:?}");
+        let response = shop.reserve(held(hold, reserve("tv", &order, 1))).await;
         let reservation = response.reservation.unwrap();
         let [from, until] = [reservation.reserve_time, reservation.expire_time]
             .map(|time| Duration::try_from(prost_types_duration(time.unwrap())).unwrap());
-        assert_eq!(until - from, length);
+        assert_eq!(until - from, hold);
+        assert_eq!(length(reservation.expires_in), hold);
     }
+    shop.world.advance(SECOND).await;
+    let again = shop.reserve(reserve("tv", "order-1", 3)).await;
+    assert!(again.replayed);
+    assert_eq!(length(again.reservation.unwrap().expires_in), Duration::from_secs(899));
+    shop.confirm("tv", "order-1").await;
+    let settled = shop.reserve(reserve("tv", "order-1", 3)).await.reservation.unwrap();
+    assert_eq!((settled.state(), settled.expires_in), (ReservationState::Confirmed, None));
 }
 
 /// A time as the duration since the Unix epoch.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tollgate_client::{CompleteVerdict, Outcome, Permit};
+use tollgate_client::{CompleteVerdict, Grant, Outcome};
 
 use crate::cli::fleet::options::FleetOptions;
 
@@ -92,7 +92,7 @@ impl Attempts {
 
     /// Records the task that a device got; does nothing for tasks of others. `may_lack` says that a
     /// request had no answer: it may have got other tasks.
-    pub(super) fn dispatched(&self, permit: &Permit, may_lack: bool) {
+    pub(super) fn dispatched(&self, permit: &Grant, may_lack: bool) {
         let Some(task) = &permit.task else { return };
         let Some(number) = self.number(&task.task_id) else { return };
         let (token, attempt) = (permit.fencing_token, task.attempt);
@@ -254,10 +254,10 @@ mod tests {
         attempt: u32,
         token: u64,
         replayed: bool,
-    ) -> Permit {
+    ) -> Grant {
         let (task_id, payload) = (format!("task-{number}"), attempts.payload(number));
         let task = DispatchedTask { task_id, attempt, payload };
-        Permit { fencing_token: token, lease: Duration::ZERO, replayed, task: Some(task) }
+        Grant { fencing_token: token, lease: Duration::ZERO, replayed, task: Some(task) }
     }
 
     fn described(attempts: &Attempts) -> String {

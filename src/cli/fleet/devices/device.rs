@@ -6,7 +6,7 @@ use std::{
 };
 
 use tokio::time::sleep_until;
-use tollgate_client::{Admission, Outcome, Permit, Pool};
+use tollgate_client::{Admission, Grant, Outcome, Pool};
 
 use super::{
     Devices,
@@ -145,10 +145,10 @@ impl Device {
     }
 
     /// Asks for a slot. Returns the best answer, and whether a message had none.
-    async fn ask(&self, task: &str) -> (Option<Admission>, bool) {
+    async fn ask(&self, task: &str) -> (Option<Admission<Grant>>, bool) {
         let (fleet, calls, twice) = (&self.fleet, &self.world.calls, self.kind.twice);
         let lease = self.world.options.device.lease;
-        let call = || self.pool.admit(&self.name, task, Some(lease));
+        let call = || self.pool.admit_task(&self.name, task, Some(lease));
         let mut answers = calls.repeat(twice, &calls.requests, call).await;
         let is_lost = answers.len() < if twice { 2 } else { 1 };
         // Two calls at once may be granted in one order and answered in another.
@@ -163,7 +163,7 @@ impl Device {
     }
 
     /// Runs a task. Returns the time of the restart if the device crashes.
-    async fn run(&mut self, asked: String, permit: Permit, sent: Instant) -> Option<Instant> {
+    async fn run(&mut self, asked: String, permit: Grant, sent: Instant) -> Option<Instant> {
         let task = permit.task.as_ref().map_or(asked, |task| task.task_id.clone());
         let queue = self.fleet.queue.as_ref();
         if queue.is_some_and(|queue| queue.attempts.number(&task).is_none()) {
@@ -222,7 +222,7 @@ impl Device {
         None
     }
 
-    fn take(&self, task: String, plan: TaskPlan, permit: &Permit, sent: Instant) -> RunningTask {
+    fn take(&self, task: String, plan: TaskPlan, permit: &Grant, sent: Instant) -> RunningTask {
         let lost_since = self.lost_since.filter(|_| permit.replayed);
         self.fleet.admitted.add();
         let end = certain_end(lost_since.unwrap_or(sent), permit.lease);
@@ -237,7 +237,7 @@ impl Device {
         self.fleet.concurrency.leave(held.hold);
         loop {
             let (fleet, calls) = (&self.fleet, &self.world.calls);
-            let call = || self.pool.complete(&self.name, &held.task, held.token, outcome);
+            let call = || self.pool.complete_task(&self.name, &held.task, held.token, outcome, "");
             let answers = calls.repeat(self.kind.twice, &calls.results, call).await;
             for (verdict, usage) in &answers {
                 fleet.capacity.raise(usage.capacity.into());
@@ -269,7 +269,7 @@ impl Device {
 
 /// Ranks answers: a slot before none, of two leases the newest, of two waits the longest, because a
 /// device never asks earlier than an answer allows.
-fn favour(admission: &Admission) -> (u8, u64, bool, Duration) {
+fn favour(admission: &Admission<Grant>) -> (u8, u64, bool, Duration) {
     use Admission::{Admitted, AlreadyCompleted, Full, NoTask, Paused};
 
     match admission {
@@ -288,7 +288,7 @@ mod tests {
     fn of_two_answers_the_more_favourable_counts() {
         let admitted = |fencing_token, replayed| {
             let lease = Duration::from_secs(1);
-            Admission::Admitted(Permit { fencing_token, lease, replayed, task: None })
+            Admission::Admitted(Grant { fencing_token, lease, replayed, task: None })
         };
         let full = |seconds| Admission::Full { retry_after: Duration::from_secs(seconds) };
         for (one, other) in [

@@ -18,7 +18,7 @@ use std::{
 
 use serde_json::json;
 use tokio::{sync::Semaphore, task::JoinSet};
-use tollgate_client::{Admission, Error, Pool, Usage};
+use tollgate_client::{Admission, Error, Grant, Pool, Usage};
 
 use self::{concurrency::Concurrency, device::Device, plan::DeviceManner, queue::TaskQueue};
 use super::{
@@ -68,7 +68,7 @@ pub(super) struct Devices {
 }
 
 impl Devices {
-    fn admission(&self, admission: &Admission, usage: &Usage) {
+    fn admission(&self, admission: &Admission<Grant>, usage: &Usage) {
         self.capacity.raise(usage.capacity.into());
         self.admissions.add(match admission {
             Admission::Admitted(permit) if permit.replayed => "REPLAYED",

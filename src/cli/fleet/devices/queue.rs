@@ -238,7 +238,7 @@ impl TaskQueue {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_client::{CompleteVerdict, DispatchedTask, Outcome, Permit};
+    use tollgate_client::{CompleteVerdict, DispatchedTask, Grant, Outcome};
 
     use super::*;
     use crate::cli::fleet::options::tests::parse;
@@ -251,7 +251,7 @@ mod tests {
             let task_id = format!("task-{number}");
             let task = Some(DispatchedTask { task_id, attempt: 1, ..DispatchedTask::default() });
             let lease = Duration::from_secs(1);
-            let permit = Permit { fencing_token, lease, replayed: false, task };
+            let permit = Grant { fencing_token, lease, replayed: false, task };
             queue.attempts.dispatched(&permit, false);
         }
         queue.attempts.reported("task-0", 10, Outcome::Succeeded, CompleteVerdict::Completed);

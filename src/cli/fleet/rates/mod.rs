@@ -47,7 +47,11 @@ impl Simulation for RateCallers {
     async fn open(world: &World) -> Result<RateCallers, Error> {
         let rule = &world.options.callers.rule;
         let against = rule.against();
-        let against = against.map_err(|message| Error { code: "INVALID_ARGUMENT", message })?;
+        let against = against.map_err(|message| Error {
+            code: "INVALID_ARGUMENT",
+            message,
+            ..Error::default()
+        })?;
         // A first call reports a permanent error at once, instead of in each call.
         world.connection(0).check("fleet", &against, 0).await?;
         Ok(RateCallers {

@@ -16,6 +16,7 @@ fn monitor(state: StoreState) -> Monitor {
         losses: AtomicU64::new(0),
         failovers: AtomicU64::new(0),
         skew: Skew::new(),
+        batches: AtomicU64::new(0),
         probe_key: "test:probe".to_owned(),
     };
     let client = Client::open("redis://127.0.0.1:1").expect("an address");

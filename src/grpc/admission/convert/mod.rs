@@ -1,14 +1,16 @@
 //! Converts outcomes to responses.
 
+mod items;
 mod tasks;
 
 use bytes::Bytes;
 
+pub(super) use items::item_error;
 pub(super) use tasks::{cancellation, enqueued, task_page};
 
 use super::{
     super::{
-        convert::{duration, timestamp},
+        convert::{duration, left, timestamp},
         page_token, pb,
     },
     refusals::Refused,
@@ -18,7 +20,10 @@ use crate::{
         Admission, AdmitDecision, AdmitTask, CompleteVerdict, Completion, EvictVerdict, Lease,
         LeasePage, PoolUsage, PoolView, RenewTask, RenewVerdict, Settings,
     },
-    decision::names::{Name, Namespace},
+    decision::{
+        AsOf,
+        names::{Name, Namespace},
+    },
     engine::Answered,
 };
 
@@ -160,7 +165,7 @@ pub(super) fn lease_page(
 }
 
 /// Converts a lease. The pool has its name without the namespace.
-fn lease(pool: &Name, device_id: Bytes, task_id: Bytes, lease: &Lease) -> pb::Lease {
+fn lease(pool: &Name, device_id: Bytes, task_id: Bytes, lease: &AsOf<Lease>) -> pb::Lease {
     pb::Lease {
         pool: pool.local_bytes(),
         device_id,
@@ -168,6 +173,7 @@ fn lease(pool: &Name, device_id: Bytes, task_id: Bytes, lease: &Lease) -> pb::Le
         fencing_token: lease.token,
         grant_time: Some(timestamp(lease.grant)),
         expire_time: Some(timestamp(lease.expire)),
+        expires_in: Some(left(lease, lease.expire)),
     }
 }
 

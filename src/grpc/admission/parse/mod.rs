@@ -1,9 +1,11 @@
 //! Parses requests into decisions. Each function reports all violations of a request at once.
 
+mod items;
 mod tasks;
 
 use bytes::Bytes;
 
+pub(super) use items::{Items, admit_tasks, complete_tasks, renew_tasks};
 pub(super) use tasks::{cancel_task, enqueue_tasks, list_tasks};
 use tonic::Status;
 
@@ -12,7 +14,7 @@ use crate::{
     admission::{
         ATTEMPTS_MAX, AdmitTask, CAPACITY_MAX, Catalog, CompleteTask, ConfigurePool, EvictTask,
         GRACE_MAX, LEASE_MAX, LEASE_MIN, ListLeases, Outcome, Overrides, REASON_BYTES_MAX,
-        RESULT_BYTES_MAX, RenewTask, TaskName,
+        RESULT_BYTES_MAX, RenewTask, Settings, TaskName,
     },
     decision::{names::Name, time::Millis},
     engine::PartitionCursor,
@@ -27,17 +29,25 @@ pub(super) fn admit_task(
     catalog: &Catalog,
 ) -> Result<(AdmitTask, Millis), Status> {
     let mut fields = Fields::new(scope);
+    let wait = fields.max_wait(request.max_wait);
+    let admit = admit(&mut fields, request, |pool| catalog.settings(pool));
+    // Copied, so that a waiting call does not keep the connection's read buffer in memory.
+    fields.finish(admit.map(|admit| (if wait.0 > 0 { admit.detached() } else { admit }, wait)))
+}
+
+/// Parses all fields but `max_wait`.
+fn admit(
+    fields: &mut Fields,
+    request: pb::AdmitTaskRequest,
+    settings: impl FnOnce(&Name) -> Settings,
+) -> Option<AdmitTask> {
     let pool = fields.partition("pool", request.pool);
     let device = fields.name("device_id", request.device_id);
     let task = fields.optional_name("task_id", request.task_id);
-    let lease_duration = lease_duration(&mut fields, request.lease_duration);
-    let wait = fields.max_wait(request.max_wait);
-    fields.finish(pool.zip(device).map(|(pool, device)| {
-        let settings = catalog.settings(&pool);
-        let asked = AdmitTask { pool, device, task, lease_duration, settings, waiting: None };
-        // Copied, so that a waiting call does not keep the connection's read buffer in memory.
-        (if wait.0 > 0 { asked.detached() } else { asked }, wait)
-    }))
+    let lease_duration = lease_duration(fields, request.lease_duration);
+    let (pool, device) = pool.zip(device)?;
+    let settings = settings(&pool);
+    Some(AdmitTask { pool, device, task, lease_duration, settings, waiting: None })
 }
 
 /// Parses a result. An unset outcome is a success, and without `fencing_token` no token is compared.
@@ -47,7 +57,16 @@ pub(super) fn complete_task(
     catalog: &Catalog,
 ) -> Result<CompleteTask, Status> {
     let mut fields = Fields::new(scope);
-    let name = task_name(&mut fields, request.pool, request.device_id, request.task_id);
+    let complete = complete(&mut fields, request, |pool| catalog.settings(pool));
+    fields.finish(complete)
+}
+
+fn complete(
+    fields: &mut Fields,
+    request: pb::CompleteTaskRequest,
+    settings: impl FnOnce(&Name) -> Settings,
+) -> Option<CompleteTask> {
+    let name = task_name(fields, request.pool, request.device_id, request.task_id);
     let outcome = match pb::Outcome::try_from(request.outcome) {
         Ok(pb::Outcome::Unspecified | pb::Outcome::Succeeded) => Outcome::Succeeded,
         Ok(pb::Outcome::Failed) => Outcome::Failed,
@@ -57,13 +76,13 @@ pub(super) fn complete_task(
         }
     };
     let result = fields.bytes("result", request.result, RESULT_BYTES_MAX);
-    fields.finish(name.map(|name| CompleteTask {
-        settings: catalog.settings(&name.pool),
+    name.map(|name| CompleteTask {
+        settings: settings(&name.pool),
         name,
         token: request.fencing_token,
         outcome,
         result,
-    }))
+    })
 }
 
 /// Parses a renewal. Without `lease_duration` the lease gets the length of the pool's setting.
@@ -73,14 +92,23 @@ pub(super) fn renew_task(
     catalog: &Catalog,
 ) -> Result<RenewTask, Status> {
     let mut fields = Fields::new(scope);
-    let name = task_name(&mut fields, request.pool, request.device_id, request.task_id);
-    let lease_duration = lease_duration(&mut fields, request.lease_duration);
-    fields.finish(name.map(|name| RenewTask {
-        settings: catalog.settings(&name.pool),
+    let renew = renew(&mut fields, request, |pool| catalog.settings(pool));
+    fields.finish(renew)
+}
+
+fn renew(
+    fields: &mut Fields,
+    request: pb::RenewTaskRequest,
+    settings: impl FnOnce(&Name) -> Settings,
+) -> Option<RenewTask> {
+    let name = task_name(fields, request.pool, request.device_id, request.task_id);
+    let lease_duration = lease_duration(fields, request.lease_duration);
+    name.map(|name| RenewTask {
+        settings: settings(&name.pool),
         name,
         token: request.fencing_token,
         lease_duration,
-    }))
+    })
 }
 
 /// Parses an eviction. The reason may be empty.

@@ -57,9 +57,9 @@ async fn the_python_examples_print_the_documented_output() {
     let Some(python) = tool("TOLLGATE_TEST_PYTHON", "python3") else {
         return skipped("no python3");
     };
-    let packages = Command::new(&python).args(["-c", "import grpc, grpc_tools"]).output();
+    let packages = Command::new(&python).args(["-c", "import tollgate"]).output();
     let packages = packages.is_ok_and(|output| output.status.success());
-    assert!(packages, "{python:?} has no grpcio-tools; ./tests/run.sh installs it");
+    assert!(packages, "{python:?} has no library tollgate; ./tests/run.sh installs it");
 
     let server = Server::start(&[]).await;
     let document = Document {
@@ -72,7 +72,7 @@ async fn the_python_examples_print_the_documented_output() {
             None => text.to_owned(),
         },
     };
-    assert_eq!(document.play(&server), 3);
+    assert_eq!(document.play(&server), 2);
 
     let mut client = server.client().await;
     let request = pb::GetPoolRequest { pool: "python-example".into() };

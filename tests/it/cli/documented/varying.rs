@@ -96,14 +96,19 @@ fn value(line: &str) -> Option<(&str, &str)> {
     let name = name.trim_matches('"');
     let varies = ["cursor", "fencingToken", "until"].contains(&name)
         || name.ends_with("Time")
-        || name.ends_with("After");
+        || is_pause(name);
     varies.then_some((name, value))
+}
+
+/// Whether the value is the time until an event.
+fn is_pause(name: &str) -> bool {
+    name.ends_with("After") || name == "expiresIn"
 }
 
 /// Removes the digits of pauses, which get shorter while the test runs.
 pub fn masked(text: &str) -> String {
     let mask = |line: &str| match value(line) {
-        Some((name, value)) if name.ends_with("After") => line.replace(value, &shape(value)),
+        Some((name, value)) if is_pause(name) => line.replace(value, &shape(value)),
         _ => line.to_owned(),
     };
     text.lines().map(mask).collect::<Vec<_>>().join("\n")

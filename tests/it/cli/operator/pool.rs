@@ -103,7 +103,8 @@ async fn pools_are_json_with_the_keys_of_the_contract() {
         assert_eq!(pool["queued"], "0", "an integer of 64 bits");
     }
     let lease = objects(&server, &["pool", "leases", "ar:1"]).await.remove(0);
-    let of_lease = ["pool", "deviceId", "taskId", "fencingToken", "grantTime", "expireTime"];
+    let of_lease =
+        ["pool", "deviceId", "taskId", "fencingToken", "grantTime", "expireTime", "expiresIn"];
     assert_eq!(keys(&lease), of_lease);
     let words = ["pool", "evict", "ar:1", "camera-1", "t"];
     let evicted = objects(&server, &words).await.remove(0);

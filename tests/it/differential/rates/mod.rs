@@ -19,8 +19,8 @@ use tollgate::{
         time::{Millis, Timestamp},
     },
     rate::{
-        BanCursor, BanIndex, BanKey, CheckOutcome, CheckRate, GetBan, ListBans, Log, Meter,
-        MeterName, NoteBan, ReadRateEvents, ResetRate, Rule, SHARDS, UnbanKey,
+        Answer, BanCursor, BanIndex, BanKey, CheckOutcome, CheckRate, GetBan, ListBans, Log, Meter,
+        MeterName, NoteBan, ReadRateEvents, ResetRate, Rule, SHARDS, UnbanKey, Verdict,
     },
 };
 
@@ -96,6 +96,28 @@ async fn history(seed: u64) {
 
 fn name(text: &'static str) -> Name {
     Name::parse(Bytes::from_static(text.as_bytes())).unwrap()
+}
+
+/// A call is throttled exactly if a limit refuses it by its count.
+fn check_refusals(call: &CheckRate, answer: &Answer) {
+    let limits = call.rule.limits.iter().zip(&answer.limits);
+    let cost = call.cost.max(1);
+    match answer.verdict {
+        Verdict::Throttle => {
+            let refused = limits.filter(|(limit, used)| limit.refuses(used.count, cost)).count();
+            assert!(refused > 0, "{call:?}: {answer:?}");
+        }
+        Verdict::Allow | Verdict::Warn => {
+            let paid = if call.cost == 0 { 0 } else { cost };
+            for (limit, used) in limits {
+                assert!(
+                    !limit.refuses(used.count.saturating_sub(paid), cost),
+                    "{call:?}: {answer:?}"
+                );
+            }
+        }
+        Verdict::Ban => {}
+    }
 }
 
 impl History {
@@ -225,6 +247,9 @@ impl History {
         }
         let checked = self.twins.agree_all(&mut self.meters, &calls, context).await;
         for (call, checked) in calls.into_iter().zip(checked) {
+            if let CheckOutcome::Decided { answer, replayed: false } = &checked {
+                check_refusals(&call, answer);
+            }
             if let CheckOutcome::Decided { answer, .. } = checked
                 && let Some(wait) = answer.retry_after
             {

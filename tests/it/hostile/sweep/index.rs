@@ -36,16 +36,16 @@ async fn h5_a_name_used_again_during_a_sweep_stays_in_the_index() {
     let noted: Vec<u64> = {
         let mut note = note.key(PARTITIONS);
         note.key(kept).key(ENDS).key(PARTITIONS).arg("noted").arg(0).arg(300_000);
-        let reply: Vec<Vec<u64>> = note.invoke_async(&mut connection).await.unwrap();
-        reply.into_iter().next().unwrap()
+        let (reply, _): (Vec<u64>, u64) = note.invoke_async(&mut connection).await.unwrap();
+        reply
     };
     assert_eq!(noted, [0]);
     for (name, next, is_vacant) in [("vacant", 0, 1), ("noted", 0, 1), ("held", now + 1_000_000, 0)]
     {
         let mut schedule = schedule.key(PARTITIONS);
         schedule.key(ENDS).key(PARTITIONS).arg(name).arg(old).arg(next).arg(is_vacant).arg(before);
-        let reply: Vec<Vec<u64>> = schedule.invoke_async(&mut connection).await.unwrap();
-        settled.insert(name, reply[0][1]);
+        let (reply, _): (Vec<u64>, u64) = schedule.invoke_async(&mut connection).await.unwrap();
+        settled.insert(name, reply[1]);
     }
     assert_eq!((settled["vacant"], settled["noted"], settled["held"]), (1, 0, 0));
     let names: Vec<String> = redis::cmd("ZRANGE")
@@ -76,8 +76,8 @@ async fn h5_a_name_used_again_during_a_sweep_stays_in_the_index() {
         .unwrap();
     let mut schedule = schedule.key(PARTITIONS);
     schedule.key(ENDS).key(PARTITIONS).arg("noted").arg(score).arg(0).arg(1).arg(before);
-    let reply: Vec<Vec<u64>> = schedule.invoke_async(&mut connection).await.unwrap();
-    assert_eq!(reply[0], [0, 0]);
+    let (reply, _): (Vec<u64>, u64) = schedule.invoke_async(&mut connection).await.unwrap();
+    assert_eq!(reply, [0, 0]);
     let look: f64 =
         redis::cmd("ZSCORE").arg(ENDS).arg("noted").query_async(&mut connection).await.unwrap();
     assert_eq!(look, score + 10_000_000.0);
@@ -96,8 +96,8 @@ async fn run(
         call.key(*key);
     }
     call.arg(arguments);
-    let replies: Vec<Vec<redis::Value>> = call.invoke_async(connection).await.unwrap();
-    replies.into_iter().next().unwrap()
+    let (reply, _): (Vec<redis::Value>, u64) = call.invoke_async(connection).await.unwrap();
+    reply
 }
 
 /// A server that has just started to sweep cannot know yet whether a vacant name may leave the

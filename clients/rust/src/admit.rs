@@ -1,0 +1,187 @@
+//! Asks for a permit, and waits for it.
+
+use std::{
+    future::{Future, IntoFuture},
+    pin::Pin,
+    time::Duration,
+};
+
+use tokio::time::sleep;
+
+use crate::{
+    Admission, Error, Permit, Pool,
+    clock::Moment,
+    connection::Answered,
+    held::{Held, Subject},
+    pb,
+    pool::refusal,
+    time,
+};
+
+/// Longest wait of one call. A longer wait is cut into several calls of the same task, which keep
+/// its place in the queue.
+pub(crate) const SLICE: Duration = Duration::from_secs(10);
+/// A call that took longer than this share of its lease is repeated, to learn what is left.
+const SHARE: u32 = 20;
+const SHARE_MIN: Duration = Duration::from_millis(20);
+
+/// A request for a permit; `await` sends it. See [`Pool::admit`].
+#[derive(Debug, Clone)]
+#[must_use = "await sends the request"]
+pub struct Admit {
+    pool: Pool,
+    device: String,
+    task: String,
+    wait: Duration,
+    lease: Option<Duration>,
+    keeps: bool,
+}
+
+impl Pool {
+    /// Asks for a permit for a task of a device. If the future is dropped, the task may have got a
+    /// lease, which ends by itself.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use tollgate_client::{Admission, Error, Outcome, Pool};
+    /// # async fn run(pool: Pool) -> Result<(), Error> {
+    /// let answer = pool.admit("camera-1", "snapshot-1").wait(Duration::from_secs(30)).await?;
+    /// if let Admission::Admitted(permit) = answer {
+    ///     permit.complete(Outcome::Succeeded, "done").await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn admit(&self, device: &str, task: &str) -> Admit {
+        Admit {
+            pool: self.clone(),
+            device: device.to_owned(),
+            task: task.to_owned(),
+            wait: Duration::ZERO,
+            lease: None,
+            keeps: true,
+        }
+    }
+
+    /// Asks for a permit for the oldest queued task of a device. [`Permit::task`] is that task.
+    pub fn poll(&self, device: &str) -> Admit {
+        self.admit(device, "")
+    }
+}
+
+impl Admit {
+    /// Waits for a free slot up to this time. The wait travels over a connection of its own and
+    /// may be longer than the 60 s of one call. Default: no wait.
+    pub fn wait(mut self, wait: Duration) -> Admit {
+        self.wait = wait;
+        self
+    }
+
+    /// Sets the duration of the lease, 100 ms to 24 h. Default: the pool's.
+    pub fn lease(mut self, lease: impl Into<Option<Duration>>) -> Admit {
+        self.lease = lease.into();
+        self
+    }
+
+    /// Sets whether a keeper renews the lease. Default: true.
+    pub fn keeper(mut self, keeps: bool) -> Admit {
+        self.keeps = keeps;
+        self
+    }
+
+    async fn ask(self) -> Result<Admission, Error> {
+        let until = Moment::now() + self.wait;
+        loop {
+            let wait = until.left().min(SLICE);
+            let asked = Moment::now();
+            let answered = match self.call(wait).await {
+                Ok(answered) => answered,
+                Err(error) => match self.pool.connection().waiting_pause(&error) {
+                    Some(pause) if pause < until.left() => {
+                        self.pool.connection().closing().pause(pause).await?;
+                        continue;
+                    }
+                    _ => return Err(error),
+                },
+            };
+            match refusal(&answered.answer)? {
+                None => return self.admitted(answered).await,
+                // A slice is over, or a server ended the wait early.
+                Some(Admission::Full { .. }) if until.left() > Duration::ZERO => {
+                    if asked.elapsed() < wait {
+                        sleep(Duration::from_millis(50).min(until.left())).await;
+                    }
+                }
+                Some(refused) => return Ok(refused),
+            }
+        }
+    }
+
+    async fn call(&self, wait: Duration) -> Result<Answered<pb::AdmitTaskResponse>, Error> {
+        let connection = self.pool.connection();
+        let message = pb::AdmitTaskRequest {
+            pool: self.pool.name().to_owned(),
+            device_id: self.device.clone(),
+            task_id: self.task.clone(),
+            lease_duration: self.lease.map(time::wire),
+            max_wait: (!wait.is_zero()).then(|| time::wire(wait)),
+        };
+        let deadline = connection.deadline() + wait;
+        match wait.is_zero() {
+            true => connection.timed(deadline, message).await,
+            false => connection.waiting(deadline, message).await,
+        }
+    }
+
+    /// Makes the permit. The time that is left counts from before the request was sent. After a
+    /// wait that would be too early, so the call is repeated without a wait.
+    async fn admitted(&self, first: Answered<pb::AdmitTaskResponse>) -> Result<Admission, Error> {
+        let replayed = first.answer.replayed;
+        let mut answered = first;
+        if is_stale(answered.sent, left(&answered.answer)?) {
+            // Without an answer the earlier expiry stands.
+            if let Ok(again) = self.call(Duration::ZERO).await {
+                if let Some(refused) = refusal(&again.answer)? {
+                    return Ok(refused);
+                }
+                answered = again;
+            }
+        }
+        let expires_in = left(&answered.answer)?;
+        let lease = answered.answer.lease.ok_or_else(|| Error::malformed("lease"))?;
+        let subject = Subject::Task {
+            pool: self.pool.shared_name(),
+            device: lease.device_id.into(),
+            task: lease.task_id.into(),
+        };
+        let held = Held::new(
+            self.pool.connection(),
+            subject,
+            lease.fencing_token,
+            (answered.sent, expires_in),
+            self.lease,
+            self.keeps,
+        );
+        Ok(Admission::Admitted(Permit::new(held, replayed, answered.answer.task)))
+    }
+}
+
+impl IntoFuture for Admit {
+    type Output = Result<Admission, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.ask())
+    }
+}
+
+/// Whether a call took so long that its lease may be much longer than counted from its request.
+pub(crate) fn is_stale(sent: Moment, expires_in: Duration) -> bool {
+    sent.elapsed() > (expires_in / SHARE).max(SHARE_MIN)
+}
+
+/// Returns the time that was left of a lease when it was decided.
+fn left(response: &pb::AdmitTaskResponse) -> Result<Duration, Error> {
+    let lease = response.lease.as_ref().ok_or_else(|| Error::malformed("lease"))?;
+    time::length(lease.expires_in, "expires_in")
+}

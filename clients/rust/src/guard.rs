@@ -1,0 +1,277 @@
+//! Locks as guards: acquired, kept, released on drop.
+
+use std::{
+    future::{Future, IntoFuture},
+    ops::Deref,
+    pin::Pin,
+    time::Duration,
+};
+
+use tokio::{runtime::Handle, time::sleep};
+
+use crate::{
+    Connection, Error, ReleaseLockOutcome,
+    admit::{SLICE, is_stale},
+    clock::Moment,
+    connection::Answered,
+    held::{Held, Subject},
+    pb,
+    permit::persist,
+    random, time,
+};
+
+/// A request for a lock; `await` sends it. See [`Connection::lock`].
+#[derive(Debug, Clone)]
+#[must_use = "await sends the request"]
+pub struct LockRequest {
+    connection: Connection,
+    name: String,
+    owner: String,
+    wait: Duration,
+    lease: Option<Duration>,
+    keeps: bool,
+}
+
+/// The answer to a request for a lock.
+#[derive(Debug)]
+pub enum Locking {
+    /// The owner holds the lock.
+    Acquired(LockGuard),
+    /// Another owner holds the lock.
+    Held {
+        /// The holder; empty if the lock is free but reserved for waiters.
+        holder: String,
+        /// Time until the lease of the holder ends.
+        retry_after: Duration,
+    },
+}
+
+/// A held lock, until it is lost or released.
+///
+/// A keeper renews the lease. Dropping the guard releases the lock in the background.
+#[derive(Debug)]
+pub struct LockGuard {
+    held: Held,
+    replayed: bool,
+}
+
+impl Connection {
+    /// Asks for a lock. If the future is dropped, the owner may have got a lease, which ends by
+    /// itself.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use tollgate_client::{Connection, Error, Locking};
+    /// # async fn run(connection: Connection) -> Result<(), Error> {
+    /// let answer = connection.lock("nightly-report").wait(Duration::from_secs(60)).await?;
+    /// if let Locking::Acquired(guard) = answer {
+    ///     tokio::select! {
+    ///         () = guard.lost() => { /* Stop the work: another owner may hold the lock. */ }
+    ///         // The work, with `guard.token()`.
+    ///         () = async {} => { guard.release().await?; }
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn lock(&self, name: &str) -> LockRequest {
+        LockRequest {
+            connection: self.clone(),
+            name: name.to_owned(),
+            owner: random::id(),
+            wait: Duration::ZERO,
+            lease: None,
+            keeps: true,
+        }
+    }
+}
+
+impl LockRequest {
+    /// Sets the owner, which is unique among the competitors. Default: a random name.
+    pub fn owner(mut self, owner: impl Into<String>) -> LockRequest {
+        self.owner = owner.into();
+        self
+    }
+
+    /// Waits for the lock up to this time. The wait travels over a connection of its own and may
+    /// be longer than the 60 s of one call. Default: no wait.
+    pub fn wait(mut self, wait: Duration) -> LockRequest {
+        self.wait = wait;
+        self
+    }
+
+    /// Sets the duration of the lease, 1 ms to 30 days. Default: 30 s.
+    pub fn lease(mut self, lease: impl Into<Option<Duration>>) -> LockRequest {
+        self.lease = lease.into();
+        self
+    }
+
+    /// Sets whether a keeper renews the lease. Default: true.
+    pub fn keeper(mut self, keeps: bool) -> LockRequest {
+        self.keeps = keeps;
+        self
+    }
+
+    async fn ask(self) -> Result<Locking, Error> {
+        let until = Moment::now() + self.wait;
+        loop {
+            let wait = until.left().min(SLICE);
+            let asked = Moment::now();
+            let answered = match self.call(wait).await {
+                Ok(answered) => answered,
+                Err(error) => match self.connection.waiting_pause(&error) {
+                    Some(pause) if pause < until.left() => {
+                        self.connection.closing().pause(pause).await?;
+                        continue;
+                    }
+                    _ => return Err(error),
+                },
+            };
+            match answered.answer.outcome() {
+                pb::AcquireLockOutcome::Acquired => return self.acquired(answered).await,
+                // A slice is over, or a server ended the wait early.
+                pb::AcquireLockOutcome::Held if until.left() > Duration::ZERO => {
+                    if asked.elapsed() < wait {
+                        sleep(Duration::from_millis(50).min(until.left())).await;
+                    }
+                }
+                _ => return refused(answered.answer),
+            }
+        }
+    }
+
+    async fn call(&self, wait: Duration) -> Result<Answered<pb::AcquireLockResponse>, Error> {
+        let message = pb::AcquireLockRequest {
+            name: self.name.clone(),
+            owner: self.owner.clone(),
+            lease_duration: self.lease.map(time::wire),
+            max_wait: (!wait.is_zero()).then(|| time::wire(wait)),
+        };
+        let deadline = self.connection.deadline() + wait;
+        match wait.is_zero() {
+            true => self.connection.timed(deadline, message).await,
+            false => self.connection.waiting(deadline, message).await,
+        }
+    }
+
+    /// Makes the guard. As for a permit, a call that waited is repeated without a wait.
+    async fn acquired(&self, first: Answered<pb::AcquireLockResponse>) -> Result<Locking, Error> {
+        let replayed = first.answer.replayed;
+        let mut answered = first;
+        if is_stale(answered.sent, left(&answered.answer)?)
+            && let Ok(again) = self.call(Duration::ZERO).await
+        {
+            if again.answer.outcome() != pb::AcquireLockOutcome::Acquired {
+                return refused(again.answer);
+            }
+            answered = again;
+        }
+        let expires_in = left(&answered.answer)?;
+        let lease = answered.answer.lease.ok_or_else(|| Error::malformed("lease"))?;
+        let subject =
+            Subject::Lock { name: self.name.as_str().into(), owner: self.owner.as_str().into() };
+        let held = Held::new(
+            &self.connection,
+            subject,
+            lease.fencing_token,
+            (answered.sent, expires_in),
+            self.lease,
+            self.keeps,
+        );
+        Ok(Locking::Acquired(LockGuard { held, replayed }))
+    }
+}
+
+impl IntoFuture for LockRequest {
+    type Output = Result<Locking, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.ask())
+    }
+}
+
+impl LockGuard {
+    /// Whether an earlier call got this lease.
+    pub fn replayed(&self) -> bool {
+        self.replayed
+    }
+
+    /// Returns the owner.
+    pub fn owner(&self) -> &str {
+        match &self.held.0.subject {
+            Subject::Lock { owner, .. } => owner,
+            Subject::Task { .. } => "",
+        }
+    }
+
+    /// Returns the lease, for tasks that need its token and its lost signal.
+    pub fn held(&self) -> Held {
+        self.held.clone()
+    }
+
+    /// Releases the lock. Repeats the call until it is answered, at most until the lease ends.
+    /// NOT_HELD means that the lease had ended before.
+    pub async fn release(self) -> Result<ReleaseLockOutcome, Error> {
+        let (held, until) = (self.held.clone(), self.held.expiry());
+        held.close();
+        release(&held, until).await
+    }
+
+    /// Stops the keeper and lets the lease end, without a release.
+    pub fn close(self) {
+        self.held.close();
+    }
+}
+
+impl Deref for LockGuard {
+    type Target = Held;
+
+    fn deref(&self) -> &Held {
+        &self.held
+    }
+}
+
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        let (is_open, until) = (self.held.is_valid(), self.held.expiry());
+        self.held.close();
+        if let Ok(runtime) = Handle::try_current()
+            && is_open
+        {
+            let held = self.held.clone();
+            runtime.spawn(async move { release(&held, until).await });
+        }
+    }
+}
+
+async fn release(held: &Held, until: Moment) -> Result<ReleaseLockOutcome, Error> {
+    let Subject::Lock { name, owner } = &held.0.subject else {
+        return Err(Error::malformed("subject"));
+    };
+    let message = pb::ReleaseLockRequest {
+        name: name.to_string(),
+        owner: owner.to_string(),
+        fencing_token: Some(held.token()),
+    };
+    match persist(&held.0.connection, message, Some(until)).await?.outcome() {
+        ReleaseLockOutcome::Unspecified => Err(Error::malformed("outcome")),
+        outcome => Ok(outcome),
+    }
+}
+
+fn refused(response: pb::AcquireLockResponse) -> Result<Locking, Error> {
+    match response.outcome() {
+        pb::AcquireLockOutcome::Held => {
+            let retry_after = time::length(response.retry_after, "retry_after")?;
+            Ok(Locking::Held { holder: response.holder, retry_after })
+        }
+        _ => Err(Error::malformed("outcome")),
+    }
+}
+
+/// Returns the time that was left of a lease when it was decided.
+fn left(response: &pb::AcquireLockResponse) -> Result<Duration, Error> {
+    let lease = response.lease.as_ref().ok_or_else(|| Error::malformed("lease"))?;
+    time::length(lease.expires_in, "expires_in")
+}

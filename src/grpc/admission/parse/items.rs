@@ -1,0 +1,107 @@
+//! Parses the requests of a batch. An invalid request is an error of that request alone.
+
+use tonic::Status;
+
+use super::{
+    super::super::{fields::Fields, pb, scope::Scope},
+    admit, complete, renew,
+};
+use crate::{
+    admission::{AdmitTask, Catalog, CompleteTask, REQUESTS_MAX, RenewTask, Settings},
+    decision::names::Name,
+};
+
+/// The parsed requests of a batch.
+#[derive(Debug)]
+pub(in crate::grpc::admission) struct Items<D> {
+    /// The decisions of the valid requests, in order.
+    pub(in crate::grpc::admission) decisions: Vec<D>,
+    /// The errors of the others by position, in order.
+    pub(in crate::grpc::admission) invalid: Vec<(usize, Status)>,
+}
+
+impl<D> Items<D> {
+    /// The number of requests.
+    pub(in crate::grpc::admission) fn len(&self) -> usize {
+        self.decisions.len() + self.invalid.len()
+    }
+}
+
+/// The settings of pools. Requests of one pool in a row look them up once.
+struct LastSettings<'c> {
+    catalog: &'c Catalog,
+    last: Option<(Name, Settings)>,
+}
+
+impl LastSettings<'_> {
+    fn of(&mut self, pool: &Name) -> Settings {
+        match &self.last {
+            Some((last, settings)) if last == pool => *settings,
+            _ => {
+                let settings = self.catalog.settings(pool);
+                self.last = Some((pool.clone(), settings));
+                settings
+            }
+        }
+    }
+}
+
+/// Parses requests for slots. None of them may wait.
+pub(in crate::grpc::admission) fn admit_tasks(
+    request: pb::AdmitTasksRequest,
+    scope: Scope,
+    catalog: &Catalog,
+) -> Result<Items<AdmitTask>, Status> {
+    items(request.requests, scope, catalog, |fields, mut request, settings| {
+        if request.max_wait.take().is_some() {
+            fields.violation("max_wait", "is not allowed in a batch");
+        }
+        admit(fields, request, |pool| settings.of(pool))
+    })
+}
+
+/// Parses results.
+pub(in crate::grpc::admission) fn complete_tasks(
+    request: pb::CompleteTasksRequest,
+    scope: Scope,
+    catalog: &Catalog,
+) -> Result<Items<CompleteTask>, Status> {
+    items(request.requests, scope, catalog, |fields, request, settings| {
+        complete(fields, request, |pool| settings.of(pool))
+    })
+}
+
+/// Parses renewals.
+pub(in crate::grpc::admission) fn renew_tasks(
+    request: pb::RenewTasksRequest,
+    scope: Scope,
+    catalog: &Catalog,
+) -> Result<Items<RenewTask>, Status> {
+    items(request.requests, scope, catalog, |fields, request, settings| {
+        renew(fields, request, |pool| settings.of(pool))
+    })
+}
+
+/// Parses 1 to 1,000 requests. Another number fails the call.
+fn items<Q, D>(
+    requests: Vec<Q>,
+    scope: Scope,
+    catalog: &Catalog,
+    mut parse: impl FnMut(&mut Fields, Q, &mut LastSettings<'_>) -> Option<D>,
+) -> Result<Items<D>, Status> {
+    let mut fields = Fields::new(scope);
+    if requests.is_empty() || requests.len() > REQUESTS_MAX {
+        fields.violation("requests", format!("must be 1 to {REQUESTS_MAX} requests"));
+        return fields.finish(None);
+    }
+    let mut settings = LastSettings { catalog, last: None };
+    let mut items = Items { decisions: Vec::with_capacity(requests.len()), invalid: Vec::new() };
+    for (i, request) in requests.into_iter().enumerate() {
+        let parsed = parse(&mut fields, request, &mut settings);
+        match fields.finish_item(format_args!("requests[{i}]."), parsed) {
+            Ok(decision) => items.decisions.push(decision),
+            Err(invalid) => items.invalid.push((i, invalid)),
+        }
+    }
+    Ok(items)
+}
