@@ -15,7 +15,8 @@ use std::{env, error::Error, fmt::Write, fs, path::PathBuf};
 
 use prost_types::{DescriptorProto, FileDescriptorSet, field_descriptor_proto::Type};
 
-const PROTOS: [&str; 6] = [
+const PROTOS: [&str; 7] = [
+    "proto/envoy/service/ratelimit/v3/rls.proto",
     "proto/tollgate/v1/admin.proto",
     "proto/tollgate/v1/admission.proto",
     "proto/tollgate/v1/lock.proto",
@@ -73,10 +74,10 @@ fn build() -> Result<String, Box<dyn Error>> {
     Ok(format!("{commit}, {target}"))
 }
 
-/// Changes every `string` field of the package to `bytes`.
+/// Changes every `string` field of the services' packages to `bytes`.
 fn with_bytes(mut set: FileDescriptorSet) -> FileDescriptorSet {
     for file in &mut set.file {
-        if file.package() == "tollgate.v1" {
+        if file.package() == "tollgate.v1" || file.package().starts_with("envoy.") {
             file.message_type.iter_mut().for_each(strings_to_bytes);
         }
     }

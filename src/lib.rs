@@ -68,6 +68,7 @@ pub mod cli;
 pub mod config;
 pub mod decision;
 pub mod engine;
+pub mod envoy;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;

@@ -16,6 +16,7 @@ cd "$(dirname "$0")/.."
 
 prepare_redis
 prepare_grpcurl
+prepare_ratelimit
 prepare_python
 prepare_deploy
 
@@ -39,8 +40,8 @@ if [ $# = 0 ]; then
   # The same tests again on a Redis Cluster, and on a Redis with Sentinels.
   start_cluster
   echo "tests/run.sh: on a Cluster"
-  TOLLGATE_TEST_REDIS=$cluster_url TOLLGATE_TEST_NODES=$cluster_nodes cargo test --locked --test it redis::
+  TOLLGATE_TEST_REDIS=$cluster_url TOLLGATE_TEST_NODES=$cluster_nodes cargo test --locked --test it --test envoy redis::
   start_sentinels
   echo "tests/run.sh: under Sentinels"
-  TOLLGATE_TEST_REDIS=$sentinel_url TOLLGATE_TEST_NODES=$sentinel_nodes cargo test --locked --test it redis::
+  TOLLGATE_TEST_REDIS=$sentinel_url TOLLGATE_TEST_NODES=$sentinel_nodes cargo test --locked --test it --test envoy redis::
 fi

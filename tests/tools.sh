@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Installs the tools of the tests, unless they are installed. tests/run.sh sources this file and
-# calls prepare_grpcurl, prepare_python, prepare_redis and prepare_deploy; .ci/run calls
-# prepare_deny.
+# calls prepare_grpcurl, prepare_ratelimit, prepare_python, prepare_redis and prepare_deploy; .ci/run
+# calls prepare_deny.
 # redis-server and openssl are system packages; all others go to target/tools.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -17,6 +17,19 @@ prepare_grpcurl() {
             go install "github.com/fullstorydev/grpcurl/cmd/grpcurl@$version" || return
     fi
     export TOLLGATE_TEST_GRPCURL=$folder/grpcurl
+}
+
+# envoyproxy/ratelimit, which a test compares with Tollgate. Without Go its tests are skipped.
+prepare_ratelimit() {
+    local version=v1.4.1-0.20260122083618-3fb702589d36
+    local folder=$tools/ratelimit-$version program
+    for program in service_cmd client_cmd; do
+        [[ ! -x $folder/$program ]] || continue
+        command -v go >/dev/null || return 0
+        quietly "building envoyproxy/ratelimit's $program" env GOBIN="$folder" \
+            go install "github.com/envoyproxy/ratelimit/src/$program@$version" || return
+    done
+    export TOLLGATE_TEST_RATELIMIT=${TOLLGATE_TEST_RATELIMIT:-$folder}
 }
 
 # A virtual environment with clients/python, for examples/python. Without python3 its test is

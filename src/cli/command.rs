@@ -8,6 +8,7 @@ use clap_complete::Shell;
 use crate::{
     cli::{
         ban::{self, BanOptions, BansOptions, KeyFlags},
+        envoy::EnvoyCommand,
         exit,
         fleet::{self, FleetOptions},
         health::{self, HealthOptions},
@@ -51,14 +52,24 @@ pub(super) struct Cli {
 pub(crate) enum Command {
     /// Run the server (also without a sub-command)
     Serve(ServeFlags),
-    /// Check a configuration file; exits 78 if it is invalid
+    /// Check a configuration file, or rules of Envoy; exits 78 if they are invalid
     CheckConfig {
         /// The file; deploy/tollgate.toml documents every key
-        file: PathBuf,
+        #[arg(required_unless_present = "envoy")]
+        file: Option<PathBuf>,
+        /// Folder with the rules of Envoy's rate limit service
+        #[arg(long, value_name = "DIR")]
+        envoy: Option<PathBuf>,
+        /// Allow several files of one domain, as `envoy.merge_domains` does
+        #[arg(long, requires = "envoy")]
+        merge_domains: bool,
         /// The form of the result.
         #[command(flatten)]
         output: OutputFlags,
     },
+    /// Explain the rules of Envoy's rate limit service
+    #[command(subcommand)]
+    Envoy(EnvoyCommand),
     /// Write the state of an engine to a file that any engine can import
     #[command(after_help = store::HELP)]
     Export {

@@ -13,8 +13,8 @@ use crate::{
         time::Millis,
     },
     rate::{
-        Algorithm, BUCKET_MAX, COUNT_MAX, LENGTH_MAX, LENGTH_MIN, LimitSpec, RuleSpec, TierAction,
-        TierSpec, Violation,
+        Algorithm, BUCKET_MAX, CALENDAR_MAX, COUNT_MAX, LENGTH_MAX, LENGTH_MIN, LimitSpec,
+        RuleSpec, TierAction, TierSpec, Violation,
     },
 };
 
@@ -74,8 +74,9 @@ pub struct RuleFlags {
     #[arg(long, value_name = "CALLS", value_parser = number(0..=COUNT_MAX))]
     pub max: Option<u32>,
 
-    /// Length of the window, 1ms to 30days: `500ms`, `1s`, `1m`, `1h`, `1day`
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = length)]
+    /// Length of the window, 1ms to 30days, of a calendar window up to 365days: `500ms`, `1s`, `1m`,
+    /// `1h`, `1day`
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = window)]
     pub window: Millis,
 
     /// Algorithm that counts the calls
@@ -112,7 +113,7 @@ pub enum AlgorithmName {
     SlidingWindow,
     /// A window starts with its first call
     FixedWindow,
-    /// Windows of the clock: whole seconds that divide a day
+    /// Windows of the clock: whole seconds that divide a day, or 1 to 365 whole days
     CalendarWindow,
     /// Max calls per window evenly, and burst calls at once
     TokenBucket,
@@ -257,7 +258,17 @@ pub(crate) fn name(text: &str) -> Result<String, String> {
 
 /// Parses a duration of the API, rounded up to milliseconds.
 pub(crate) fn length(text: &str) -> Result<Millis, String> {
-    let length = between(text, LENGTH_MIN.duration(), LENGTH_MAX.duration())?;
+    within(text, LENGTH_MAX)
+}
+
+/// Parses the length of a window. The rule checks that only calendar windows exceed 30 days.
+fn window(text: &str) -> Result<Millis, String> {
+    let window = within(text, CALENDAR_MAX);
+    window.map_err(|_| "expected 1ms to 30days; a calendar window up to 365days".to_owned())
+}
+
+fn within(text: &str, most: Millis) -> Result<Millis, String> {
+    let length = between(text, LENGTH_MIN.duration(), most.duration())?;
     Ok(Millis(length.as_nanos().div_ceil(1_000_000) as u64))
 }
 

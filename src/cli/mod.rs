@@ -8,6 +8,7 @@ pub mod ban;
 mod client;
 mod command;
 mod confirm;
+mod envoy;
 mod exit;
 mod flags;
 pub mod fleet;
@@ -96,7 +97,12 @@ async fn run(command: Command) -> ExitCode {
     let ended = match command {
         Command::Serve(flags) => return done(serve::serve(&flags).await),
         Command::Token(output) => return done(new_token(output)),
-        Command::CheckConfig { file, output } => return done(check_config(&file, output)),
+        Command::CheckConfig { file, envoy, merge_domains, output } => {
+            let file = file.map_or(Ok(()), |file| check_config(&file, output));
+            let folder = envoy.map(|folder| envoy::check(&folder, merge_domains, output));
+            return done(file.and(folder.unwrap_or(Ok(()))));
+        }
+        Command::Envoy(command) => return done_with(envoy::run(&command)),
         Command::Completions { shell } => return done(completions(shell)),
         Command::Man { folder } => return done(manual_pages(&folder)),
         Command::Export { flags, summary } => return done(export(&flags, summary).await),
@@ -124,6 +130,11 @@ async fn run(command: Command) -> ExitCode {
 /// The exit code of a command that succeeds or has reported its error.
 fn done(ended: Result<(), ExitCode>) -> ExitCode {
     ended.err().unwrap_or(ExitCode::SUCCESS)
+}
+
+/// The exit code of a command that succeeds with a code, or has reported its error.
+fn done_with(ended: Result<ExitCode, ExitCode>) -> ExitCode {
+    ended.unwrap_or_else(|code| code)
 }
 
 fn check_config(file: &Path, output: OutputFlags) -> Result<(), ExitCode> {

@@ -3,16 +3,31 @@
 //! Values are compared as the file spells them, so another spelling of the same value is a
 //! difference. Keys that a flag or variable overrides are left out, because the file has no effect.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use toml::{Table, Value};
 
 use super::{Config, ServeFlags};
-use crate::{admin::reload::Difference, grpc::access::Digest, server::tls::TlsContents};
+use crate::{
+    admin::reload::Difference, envoy::RuleFile, grpc::access::Digest, server::tls::TlsContents,
+};
 
 /// The keys and sections that apply without a restart. All others need one.
-const AT_RUN_TIME: [&str; 9] =
-    ["caller", "jwt", "log_level", "namespace", "policy", "pool", "reflection", "sequence", "tls"];
+const AT_RUN_TIME: [&str; 10] = [
+    "caller",
+    "envoy",
+    "jwt",
+    "log_level",
+    "namespace",
+    "policy",
+    "pool",
+    "reflection",
+    "sequence",
+    "tls",
+];
 /// The keys in an entry that identify it.
 const IDENTITY: [&str; 3] = ["match", "name", "namespace"];
 /// Keys whose values are secret.
@@ -157,6 +172,17 @@ impl ConfigValues {
             _ => format!("{path} (SHA-256 {})", &hidden[..DIGEST_DIGITS]),
         };
         self.0.insert(key.to_owned(), ConfigValue { shown, hidden });
+    }
+
+    /// Adds a key that names a folder with these files.
+    pub(super) fn add_folder(&mut self, key: &str, folder: &Path, files: &[RuleFile]) {
+        let mut contents = Vec::new();
+        for RuleFile { name, text } in files {
+            let text = text.as_ref().unwrap_or_else(|error| error);
+            // Digests have one length, so no two folders have the same contents.
+            contents.extend([digest(name.as_bytes()), digest(text.as_bytes())].concat().bytes());
+        }
+        self.add_file(key, &format!("\"{}\"", folder.display()), &contents);
     }
 
     /// Adds the effective values of keys, whether or not the file has them.

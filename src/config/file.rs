@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, de::Error};
 use super::{
     admin::{self, AdminChoice, MetricsSection},
     caller::{CallerEntry, ReflectionName},
+    envoy::EnvoySection,
     flags::{self, DurabilityName, LogFormat},
     jwt::JwtSection,
     limits,
@@ -59,6 +60,8 @@ pub(super) struct File {
     pub(super) redis: RedisSection,
     #[serde(default, deserialize_with = "limits::read")]
     pub(super) limits: CallerLimits,
+    #[serde(default)]
+    pub(super) envoy: EnvoySection,
     pub(super) reflection: Option<ReflectionName>,
     pub(super) jwt: Option<JwtSection>,
     #[serde(default)]

@@ -69,6 +69,11 @@ pub struct ServeFlags {
     #[arg(long, value_name = "SIZE", env = "TOLLGATE_MEMORY_MAX", value_parser = memory_max)]
     pub memory_max: Option<u64>,
 
+    /// Folder with the rules of Envoy's rate limit service: YAML files of envoyproxy/ratelimit; the
+    /// server answers its calls, too [default: none]
+    #[arg(long, value_name = "DIR", env = "TOLLGATE_ENVOY_CONFIG")]
+    pub envoy_config: Option<PathBuf>,
+
     /// Configuration file; deploy/tollgate.toml documents every key
     #[arg(long, value_name = "FILE", env = "TOLLGATE_CONFIG")]
     pub config: Option<PathBuf>,
@@ -95,6 +100,7 @@ impl ServeFlags {
             ("data_dir", self.data_dir.is_some()),
             ("durability", self.durability.is_some()),
             ("memory_max", self.memory_max.is_some()),
+            ("envoy.config", self.envoy_config.is_some()),
             ("log_format", self.log_format.is_some()),
             ("log_level", self.log_level.is_some()),
             ("tls.cert", tls.tls_cert.is_some()),

@@ -12,6 +12,7 @@ use ahash::RandomState;
 use super::{
     Config, ConfigError, Read, ServeFlags, access, build,
     differences::ConfigValues,
+    envoy,
     file::File,
     jwt::{JwtSection, KeySet},
     key_set::KeySets,
@@ -19,6 +20,7 @@ use super::{
     tls::TlsOptions,
 };
 use crate::{
+    envoy::{EnvoyRules, RuleFile},
     grpc::access::Digest,
     server::tls::{TlsContents, TlsGeneration},
 };
@@ -35,6 +37,8 @@ pub(super) struct Inputs {
     tls: Option<(TlsOptions, TlsContents)>,
     /// The key set of `[jwt]`; empty without one.
     key_set: Result<Vec<u8>, String>,
+    /// The folder with Envoy's rules and its files; `None` without one.
+    envoy: Option<(PathBuf, Vec<RuleFile>)>,
 }
 
 #[derive(Debug)]
@@ -125,7 +129,12 @@ impl Inputs {
         });
         let jwt = parsed.and_then(|file| file.jwt.as_ref());
         let key_set = jwt.map_or(Ok(Vec::new()), |jwt| key_sets.document(jwt));
-        Inputs { file, tls, key_set }
+        let folder = parsed.and_then(|file| file.envoy.config.clone());
+        let envoy = flags.envoy_config.clone().or(folder).map(|folder| {
+            let files = envoy::read_folder(&folder);
+            (folder, files)
+        });
+        Inputs { file, tls, key_set, envoy }
     }
 
     /// Checks everything and builds the configuration. Changes nothing.
@@ -133,7 +142,13 @@ impl Inputs {
         let placed = |error, is_of_file| self.placed(error, is_of_file);
         let read = self.read_file().map_err(|error| placed(error, true))?;
         let file = read.file.clone();
-        let config = Config::merge(flags, read).map_err(|error| placed(error, false))?;
+        let mut config = Config::merge(flags, read).map_err(|error| placed(error, false))?;
+        if let Some((_, files)) = &self.envoy {
+            let rules = EnvoyRules::new(files, file.envoy.settings());
+            let rules =
+                rules.map_err(|error| ConfigError::new(format!("envoy.config: {error}")))?;
+            config.decisions = config.decisions.with_envoy(rules);
+        }
         if self.file.is_some() {
             let has_client_ca = config.tls.as_ref().is_some_and(|tls| tls.files.client.is_some());
             let checked = access::check(&file, config.callers.is_some(), has_client_ca);
@@ -147,7 +162,10 @@ impl Inputs {
         };
         let tls = self.tls.as_ref().map(build).transpose()?;
         let text = self.text();
-        let settings = ConfigValues::new(text, flags, &config, self.contents(), self.key_set());
+        let mut settings = ConfigValues::new(text, flags, &config, self.contents(), self.key_set());
+        if let Some((folder, files)) = &self.envoy {
+            settings.add_folder("envoy.config", folder, files);
+        }
         let hash = text.map(|text| {
             let mut hash = Digest::of(text.as_bytes()).hex();
             hash.truncate(HASH_DIGITS);
@@ -201,5 +219,6 @@ impl Hash for Inputs {
         self.file.as_ref().map(|file| &file.text).hash(hasher);
         self.contents().hash(hasher);
         self.key_set.hash(hasher);
+        self.envoy.hash(hasher);
     }
 }

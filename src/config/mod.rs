@@ -5,6 +5,7 @@ mod access;
 mod admin;
 mod caller;
 mod differences;
+pub mod envoy;
 mod error;
 mod file;
 mod flags;
@@ -311,6 +312,7 @@ fn build(file: File, keys: KeySet<'_>) -> Result<Read, String> {
         pools: Arc::new(pools),
         policies: Arc::new(policies),
         sequences: Arc::new(sequences),
+        ..DecisionRules::default()
     };
     Ok(Read { file, decisions, callers })
 }

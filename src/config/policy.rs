@@ -8,8 +8,8 @@ use super::value::{denial_cache, length, namespace, parse_length, utc_offset};
 use crate::{
     decision::{fallback::OnStoreFailure, names::Name, time::Millis},
     rate::{
-        Algorithm, LENGTH_MAX, LENGTH_MIN, LimitSpec, Override, Policies, Policy, Rule, RuleSpec,
-        TierAction, TierSpec,
+        Algorithm, CALENDAR_MAX, LENGTH_MAX, LENGTH_MIN, LimitSpec, Override, Policies, Policy,
+        Rule, RuleSpec, TierAction, TierSpec,
     },
 };
 
@@ -134,7 +134,14 @@ impl From<&TierEntry> for TierSpec {
 }
 
 fn window<'de, D: Deserializer<'de>>(d: D) -> Result<Millis, D::Error> {
-    length(d, "window", LENGTH_MIN..=LENGTH_MAX)
+    let text = String::deserialize(d)?;
+    let length = parse_length(&text).filter(|ms| (LENGTH_MIN..=CALENDAR_MAX).contains(ms));
+    length.ok_or_else(|| {
+        D::Error::custom(format!(
+            "window = \"{text}\": expected a duration of 1ms to 30days, of a CALENDAR_WINDOW up to \
+             365days, such as \"90s\""
+        ))
+    })
 }
 
 fn ban_memory<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Millis>, D::Error> {

@@ -72,7 +72,8 @@ impl Reloader {
 
     /// Whether there are files that can change.
     pub fn has_files(&self) -> bool {
-        self.flags.config.is_some() || self.parts.tls.is_some()
+        let flags = &self.flags;
+        flags.config.is_some() || flags.envoy_config.is_some() || self.parts.tls.is_some()
     }
 
     /// Returns a future that reloads on SIGHUP, and changed files within 5 s. It never completes.
@@ -217,7 +218,7 @@ fn is_counted(key: &str) -> bool {
 impl Reload for Reloader {
     fn reload(self: Arc<Self>, dry_run: bool) -> Reloading {
         Box::pin(async move {
-            if self.flags.config.is_none() {
+            if self.flags.config.is_none() && self.flags.envoy_config.is_none() {
                 return Err(ReloadError::NoFile);
             }
             let reloading = spawn_blocking(move || {

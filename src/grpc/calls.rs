@@ -18,11 +18,8 @@ const OTHERS: [(&str, &str, &str); 5] = [
 
 static RPCS: LazyLock<Vec<RpcLabels>> = LazyLock::new(|| {
     let ours = access::rpcs().map(|rpc| {
-        // The service `admission` is `AdmissionService`.
-        let (first, rest) = rpc.service.name().split_at(1);
-        let service = format!("tollgate.v1.{}{rest}Service", first.to_uppercase());
         let kind = if rpc.is_watch() { "server_stream" } else { "unary" };
-        labels(service.leak(), rpc.name, kind)
+        labels(rpc.service.full_name().leak(), rpc.name, kind)
     });
     let others = OTHERS.into_iter().map(|(service, method, kind)| labels(service, method, kind));
     let unknown = RpcLabels { path: "", service: "unknown", method: "unknown", kind: "unary" };

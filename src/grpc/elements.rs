@@ -14,10 +14,11 @@ use prost::{
 use tonic::Status;
 use tonic_types::FieldViolation;
 
-use super::{pb, status};
+use super::{envoy_pb::RateLimitRequest, pb, status};
 use crate::{
     admission::{ENQUEUE_MAX, REQUESTS_MAX},
     decision::budget::{self, ReachedLimit},
+    envoy::{DESCRIPTORS_MAX, ENTRIES_MAX},
     rate::{BAN_DURATIONS_MAX, CHECKS_MAX, LIMITS_MAX, TIERS_MAX},
 };
 
@@ -61,6 +62,15 @@ const RULE: &[Field] = &[
 ];
 const TIER: &[Field] =
     &[Field { name: "ban_durations", tag: 3, elements: Some(0..=BAN_DURATIONS_MAX), inside: &[] }];
+
+const DESCRIPTORS: &[Field] =
+    &[Field { name: "descriptors", tag: 2, elements: Some(0..=DESCRIPTORS_MAX), inside: ENTRIES }];
+const ENTRIES: &[Field] =
+    &[Field { name: "entries", tag: 1, elements: Some(0..=ENTRIES_MAX), inside: &[] }];
+
+impl Request for RateLimitRequest {
+    const FIELDS: &'static [Field] = DESCRIPTORS;
+}
 
 /// Implements [`Request`] for messages, with the bounded fields after the colon.
 macro_rules! requests {
@@ -310,5 +320,8 @@ mod tests {
         for (name, fields) in REQUESTS {
             compare(&messages, name, fields);
         }
+        let envoy = set.file.iter().filter(|file| file.package().starts_with("envoy."));
+        let messages: Vec<_> = envoy.flat_map(|file| &file.message_type).collect();
+        assert!(compare(&messages, "RateLimitRequest", RateLimitRequest::FIELDS));
     }
 }

@@ -22,6 +22,8 @@ mod codec;
 mod convert;
 mod deadline;
 mod elements;
+mod envoy;
+mod envoy_pb;
 mod events;
 mod failed;
 mod fast_path;
@@ -48,6 +50,8 @@ mod traces;
 pub use admin::AdminHandlers;
 pub use admission::AdmissionHandlers;
 pub use calls::rpcs;
+pub use envoy::EnvoyHandlers;
+pub(crate) use envoy::json::{BODY_BYTES_MAX as JSON_BYTES_MAX, JsonService};
 pub use fast_path::{AnswerBody, FRAME_BYTES_MAX};
 pub use held::{ConnectionBudget, OpenStream, poll_stream};
 pub use identity::CertificateNames;
@@ -61,13 +65,16 @@ pub use stock::StockHandlers;
 pub use traces::Tracer;
 
 /// The names of the services, as in health checks.
-pub(crate) const SERVICES: [&str; 6] = [
+pub(crate) const SERVICES: [&str; 8] = [
     AdminHandlers::NAME,
     AdmissionHandlers::NAME,
     LockHandlers::NAME,
     RateHandlers::NAME,
     SequenceHandlers::NAME,
     StockHandlers::NAME,
+    EnvoyHandlers::NAME,
+    // The name that clients of envoyproxy/ratelimit check.
+    "ratelimit",
 ];
 
 /// Maximum message size of health, of reflection, and of services without their own maximum, bytes.

@@ -22,10 +22,11 @@ use tokio::time::timeout;
 use tonic::{Status, body::Body, codegen::Service as _};
 
 use super::{
-    AdmissionHandlers, LockHandlers, MESSAGE_BYTES_MAX, RateHandlers, SequenceHandlers,
-    StockHandlers,
+    AdmissionHandlers, EnvoyHandlers, LockHandlers, MESSAGE_BYTES_MAX, RateHandlers,
+    SequenceHandlers, StockHandlers,
     access::{Access, Peer, REFLECTION},
     calls,
+    envoy_pb::RateLimitServiceServer,
     fast_path::{self, AnswerBody, Answering, Opened, Served},
     held::{ConnectionBudget, ServerBudget},
     identity::CertificateNames,
@@ -63,6 +64,7 @@ pub struct Routes {
     rate: Arc<Served<RateHandlers, RateServiceServer<RateHandlers>>>,
     sequence: Arc<Served<SequenceHandlers, SequenceServiceServer<SequenceHandlers>>>,
     stock: Arc<Served<StockHandlers, StockServiceServer<StockHandlers>>>,
+    envoy: Arc<Served<EnvoyHandlers, RateLimitServiceServer<EnvoyHandlers>>>,
     others: tonic::service::Routes,
     held: Arc<ServerBudget>,
     access: Arc<Access>,
@@ -105,6 +107,10 @@ impl Routes {
                 SequenceHandlers::server,
             ),
             stock: Served::new(StockHandlers::new(engine.clone()), StockHandlers::server),
+            envoy: Served::new(
+                EnvoyHandlers::new(engine.clone(), rules.clone()),
+                EnvoyHandlers::server,
+            ),
             others: others.prepare(),
             held: Arc::new(ServerBudget::new(limits)),
             access,
@@ -277,6 +283,8 @@ impl ConnectionServices {
             fast_path::call(&routes.lock, by, request, preamble, holding, call)
         } else if let Some(by) = fast_path::by::<StockHandlers>(path) {
             fast_path::call(&routes.stock, by, request, preamble, holding, call)
+        } else if let Some(by) = fast_path::by::<EnvoyHandlers>(path) {
+            fast_path::call(&routes.envoy, by, request, preamble, holding, call)
         } else {
             self.other(request, call)
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 
-use crate::{admission::Catalog, rate::Policies, sequence::Sequences};
+use crate::{admission::Catalog, envoy::EnvoyRules, rate::Policies, sequence::Sequences};
 
 /// The rules of one configuration.
 #[derive(Debug, Clone, Default)]
@@ -15,6 +15,19 @@ pub struct DecisionRules {
     pub policies: Arc<Policies>,
     /// The rules of sequences.
     pub sequences: Arc<Sequences>,
+    /// The rules of Envoy's rate limit service.
+    pub envoy: Arc<EnvoyRules>,
+}
+
+impl DecisionRules {
+    /// The rules with those of Envoy's service, whose domains are policies without a rule.
+    #[must_use]
+    pub fn with_envoy(mut self, envoy: EnvoyRules) -> DecisionRules {
+        let policies = Policies::clone(&self.policies).with_domains(envoy.policies().cloned());
+        self.policies = Arc::new(policies);
+        self.envoy = Arc::new(envoy);
+        self
+    }
 }
 
 /// The rules in use. A call loads them once, when it is parsed, and finishes under them even if a

@@ -23,7 +23,7 @@
 //!
 //! | verb | struct | script |
 //! |---|---|---|
-//! | CheckRate, CheckRates | [`CheckRate`] | `lua/rate/check.lua` |
+//! | CheckRate, CheckRates; ShouldRateLimit | [`CheckRate`]; [`CountHits`] | `lua/rate/check.lua` |
 //! | ResetRate | [`ResetRate`] | `lua/rate/reset.lua` |
 //! | Ban | [`BanKey`] | `lua/rate/ban.lua` |
 //! | Unban | [`UnbanKey`] | `lua/rate/unban.lua` |
@@ -39,6 +39,7 @@ mod degradation;
 mod event;
 mod export;
 mod get_ban;
+mod hits;
 mod lines;
 mod list_bans;
 mod log;
@@ -64,6 +65,7 @@ pub use ban_record::Ban;
 pub use check::{CheckOutcome, CheckRate, RefusedKey};
 pub use event::{RateEvent, RateEventKind};
 pub use get_ban::GetBan;
+pub use hits::{CountHits, Hits};
 pub(crate) use lines::{AnswerLine, RateLine};
 pub use list_bans::{BanCursor, BanPage, ListBans};
 pub use log::{HISTORY, Log};
@@ -87,9 +89,11 @@ pub const BUCKET_MAX: u32 = 90_000_000;
 pub const FILL_MAX: Millis = Millis::from_secs(366 * 86_400);
 /// The shortest window, and the shortest ban.
 pub const LENGTH_MIN: Millis = Millis(1);
-/// The longest window, ban, and memory of bans: 30 days.
+/// The longest window, ban, and memory of bans: 30 days. Calendar windows can be longer.
 pub const LENGTH_MAX: Millis = Millis::from_secs(30 * 86_400);
-/// The longest calendar window: a day.
+/// The longest calendar window: 365 days.
+pub const CALENDAR_MAX: Millis = Millis::from_secs(365 * 86_400);
+/// A day. Calendar windows divide it, or are a multiple of it.
 pub const DAY: Millis = Millis::from_secs(86_400);
 /// The maximum number of limits of a rule.
 pub const LIMITS_MAX: usize = 8;

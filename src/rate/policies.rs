@@ -1,6 +1,9 @@
 //! The configured policies.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::Rule;
 use crate::decision::{
@@ -32,7 +35,11 @@ pub struct Override {
 
 /// All policies, by name. Of several with one name, the first one that matches the namespace applies.
 #[derive(Debug, Clone, Default)]
-pub struct Policies(BTreeMap<Box<[u8]>, Vec<NamespacePolicy>>);
+pub struct Policies {
+    by_name: BTreeMap<Box<[u8]>, Vec<NamespacePolicy>>,
+    /// The names of domains, without a namespace: policies of every namespace, without a rule.
+    domains: BTreeSet<Name>,
+}
 
 #[derive(Debug, Clone)]
 struct NamespacePolicy {
@@ -52,7 +59,7 @@ impl Policies {
             let entries = by_name.entry(policy.name.local().into()).or_default();
             entries.push(NamespacePolicy { policy, namespace, overrides });
         }
-        Ok(Policies(by_name))
+        Ok(Policies { by_name, domains: BTreeSet::new() })
     }
 
     /// The rule of a policy for a key; `None` if the policy does not exist.
@@ -63,17 +70,24 @@ impl Policies {
 
     fn entry(&self, policy: &Name) -> Option<&NamespacePolicy> {
         let prefix = policy.prefix();
-        self.0.get(policy.local())?.iter().find(|entry| entry.namespace.matches(prefix))
+        self.by_name.get(policy.local())?.iter().find(|entry| entry.namespace.matches(prefix))
     }
 
-    /// Whether the policy exists.
+    /// Whether the policy exists, also as the name of a domain.
     pub fn contains(&self, policy: &Name) -> bool {
-        self.entry(policy).is_some()
+        let is_domain = || self.domains.contains(&policy.within(&Namespace::DEFAULT));
+        self.entry(policy).is_some() || is_domain()
+    }
+
+    /// The policies, and the names of domains: their keys can be banned, reset and watched.
+    #[must_use]
+    pub fn with_domains(self, domains: impl Iterator<Item = Name>) -> Policies {
+        Policies { domains: domains.collect(), ..self }
     }
 
     /// The policies of a namespace, in order of name.
     pub fn of(&self, namespace: &Namespace) -> impl Iterator<Item = &Policy> {
-        self.0.values().filter_map(|entries| {
+        self.by_name.values().filter_map(|entries| {
             let mut entries = entries.iter();
             let entry = entries.find(|entry| entry.namespace.matches(namespace.prefix()));
             entry.map(|entry| &entry.policy)

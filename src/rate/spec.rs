@@ -11,8 +11,9 @@
 //! the next refusing tier is the ceiling; without one the limit has no ceiling.
 
 use super::{
-    Algorithm, BAN_DURATIONS_MAX, BAN_MEMORY, BUCKET_MAX, COUNT_MAX, DAY, FILL_MAX, LIMITS_MAX,
-    Limit, Rule, TIERS_MAX, Tier, TierAction, UTC_OFFSET_MAX, rule::NO_CEILING,
+    Algorithm, BAN_DURATIONS_MAX, BAN_MEMORY, BUCKET_MAX, CALENDAR_MAX, COUNT_MAX, DAY, FILL_MAX,
+    LENGTH_MAX, LIMITS_MAX, Limit, Rule, TIERS_MAX, Tier, TierAction, UTC_OFFSET_MAX,
+    rule::NO_CEILING,
 };
 use crate::decision::{denial::DENIAL_CACHE, fallback::OnStoreFailure, names::Name, time::Millis};
 
@@ -88,6 +89,13 @@ impl Violations {
             }
         }
     }
+}
+
+/// Whether a calendar window can have this length: each window then starts at the start of a day, or
+/// a whole number of windows after it.
+fn is_calendar(window: Millis) -> bool {
+    let divides = window.0.is_multiple_of(1000) && DAY.0.is_multiple_of(window.0);
+    divides || (window.0.is_multiple_of(DAY.0) && window <= CALENDAR_MAX)
 }
 
 impl RuleSpec {
@@ -175,10 +183,13 @@ impl RuleSpec {
         });
         let algorithm = spec.algorithm.unwrap_or(Algorithm::SlidingWindow);
         let bucket = algorithm == Algorithm::TokenBucket;
-        if algorithm == Algorithm::CalendarWindow
-            && (!window.0.is_multiple_of(1000) || !DAY.0.is_multiple_of(window.0))
-        {
-            bad.add(field("window"), "must be whole seconds that divide a day, up to 24h");
+        if algorithm == Algorithm::CalendarWindow {
+            if !is_calendar(window) {
+                let valid = "must be whole seconds that divide a day, or 1 to 365 whole days";
+                bad.add(field("window"), valid);
+            }
+        } else if window > LENGTH_MAX {
+            bad.add(field("window"), "must be 1ms to 30days; a CALENDAR_WINDOW up to 365days");
         }
         let tiers = if index == 0 { tiers } else { &[] };
         if bucket && !tiers.is_empty() {

@@ -1,13 +1,20 @@
 //! The admin listener: HTTP/1.1 for operators, probes and Prometheus.
 //!
 //! It shares the thread that accepts gRPC connections. Connections, header bytes and times are
-//! therefore limited. It reads no body, and each connection serves one request.
+//! therefore limited. It reads no body, except that of `/json`, and each connection serves one
+//! request.
 
-use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    future::{pending, poll_fn},
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use hyper::{
     Method, Request, Response, StatusCode,
-    body::Incoming,
+    body::{Body, Incoming},
     header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue},
     server::conn::http1,
     service::service_fn,
@@ -25,7 +32,7 @@ use crate::{
         metrics::{CONTENT_TYPE as METRICS, PoolMetrics},
     },
     decision::names::{Name, Namespace},
-    grpc::{CurrentRules, Routes, access::Access, rpcs},
+    grpc::{CurrentRules, JSON_BYTES_MAX, JsonService, Routes, access::Access, rpcs},
 };
 
 /// Maximum number of connections; further ones are closed at once.
@@ -80,11 +87,12 @@ impl Admin {
         server: Arc<RunningServer>,
         pools: PoolMetrics,
         access: Arc<Access>,
+        json: JsonService,
     ) {
         let Some(listener) = self.listener else { return pending().await };
         let is_loopback = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
         let access = (!is_loopback).then_some(access);
-        let pages = AdminPages { server, pools, access, has_metrics: self.has_metrics };
+        let pages = AdminPages { server, pools, access, json, has_metrics: self.has_metrics };
         accept(&listener, Arc::new(pages)).await;
     }
 }
@@ -96,6 +104,8 @@ struct AdminPages {
     pools: PoolMetrics,
     /// Checks tokens; `None` on a loopback address.
     access: Option<Arc<Access>>,
+    /// The service of Envoy over HTTP/1.1.
+    json: JsonService,
     has_metrics: bool,
 }
 
@@ -124,7 +134,7 @@ async fn accept(listener: &TcpListener, pages: Arc<AdminPages>) {
 async fn connection(stream: TcpStream, pages: Arc<AdminPages>) {
     let service = service_fn(move |request| {
         let pages = pages.clone();
-        async move { Ok::<_, Infallible>(framed(pages.answer(&request).await)) }
+        async move { Ok::<_, Infallible>(framed(pages.handle(request).await)) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -138,22 +148,44 @@ async fn connection(stream: TcpStream, pages: Arc<AdminPages>) {
 }
 
 impl AdminPages {
+    async fn handle(&self, request: Request<Incoming>) -> AdminPage {
+        match (request.method(), request.uri().path()) {
+            (&Method::POST, "/json") => self.decide(request).await,
+            _ => self.answer(&request).await,
+        }
+    }
+
+    /// Decides about a request of Envoy in JSON.
+    async fn decide(&self, request: Request<Incoming>) -> AdminPage {
+        let (head, body) = request.into_parts();
+        let Some(body) = read(body).await else {
+            let error = format!("a body has at most {JSON_BYTES_MAX} bytes\n");
+            return text(StatusCode::PAYLOAD_TOO_LARGE, &error);
+        };
+        let (status, answer) = self.json.answer(&head.headers, &body).await;
+        let is_json = [StatusCode::OK, StatusCode::TOO_MANY_REQUESTS].contains(&status);
+        (status, if is_json { JSON } else { TEXT }, answer)
+    }
+
     async fn answer(&self, request: &Request<Incoming>) -> AdminPage {
         if ![Method::GET, Method::HEAD].contains(request.method()) {
-            return text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are served\n");
+            let served = "only GET and HEAD are served, and POST of /json\n";
+            return text(StatusCode::METHOD_NOT_ALLOWED, served);
         }
         let path = request.uri().path();
         match path {
             "/livez" => return text(StatusCode::OK, "ok\n"),
-            "/readyz" => {
+            // The name of the page in envoyproxy/ratelimit.
+            "/readyz" | "/healthcheck" => {
                 return match self.server.readiness().reason() {
                     None => text(StatusCode::OK, "ok\n"),
                     Some(reason) => text(StatusCode::SERVICE_UNAVAILABLE, &format!("{reason}\n")),
                 };
             }
-            "/metrics" | "/status" => {}
+            "/metrics" | "/status" | "/rlconfig" => {}
             _ => {
-                let known = "no such page; there are /metrics, /livez, /readyz and /status\n";
+                let known = "no such page; there are /metrics, /livez, /readyz, /status, \
+                             /healthcheck, /rlconfig and, for POST, /json\n";
                 return text(StatusCode::NOT_FOUND, known);
             }
         }
@@ -171,12 +203,27 @@ impl AdminPages {
                 Ok(metrics) => (StatusCode::OK, METRICS, metrics),
                 Err(error) => failed(&error),
             },
+            "/rlconfig" => text(StatusCode::OK, &self.json.dump()),
             _ => match serde_json::to_string_pretty(&self.server.status()) {
                 Ok(status) => (StatusCode::OK, JSON, status + "\n"),
                 Err(error) => failed(&error),
             },
         }
     }
+}
+
+/// Reads a body; `None` if it is too long or breaks off. The time of the connection is limited.
+async fn read(mut body: Incoming) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        if let Some(data) = frame.ok()?.data_ref() {
+            bytes.extend_from_slice(data);
+        }
+        if bytes.len() > JSON_BYTES_MAX {
+            return None;
+        }
+    }
+    Some(bytes)
 }
 
 fn text(status: StatusCode, text: &str) -> AdminPage {
@@ -196,7 +243,7 @@ fn framed((status, content_type, body): AdminPage) -> Response<String> {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     match status {
         StatusCode::METHOD_NOT_ALLOWED => {
-            headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST"));
         }
         StatusCode::UNAUTHORIZED => {
             headers.insert(hyper::header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

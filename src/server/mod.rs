@@ -39,7 +39,7 @@ use crate::{
         time::monotonic,
     },
     engine::Engine,
-    grpc::{self, CurrentRules, DecisionRules, access::Access},
+    grpc::{self, CurrentRules, DecisionRules, JsonService, access::Access},
 };
 use accept::accept;
 pub use admin::Admin;
@@ -137,15 +137,15 @@ pub async fn run(
     decisions.replace(adapted(DecisionRules::clone(&decisions.load()), &engine));
     let routes = grpc::Routes::new(&engine, &decisions, others, access.clone(), limits.callers)
         .with_tracer(otlp.as_ref().map(Otlp::tracer));
-    let pool_metrics = admin.pool_metrics(&routes, decisions).map_err(io::Error::other)?;
-    let mut pages = pin!(admin.serve(running.clone(), pool_metrics, access));
+    let pool_metrics = admin.pool_metrics(&routes, decisions.clone()).map_err(io::Error::other)?;
+    let json = JsonService::new(engine.clone(), decisions.clone(), access.clone());
+    let mut pages = pin!(admin.serve(running.clone(), pool_metrics, access, json));
     let mut workers = Workers::start(&limits, &routes, tls.as_ref())?;
     let peers = Peers::new(&limits.callers, limits.connections_max);
     tokio::select! {
         () = accept(&listener, &permits, &peers, &mut workers) => {}
         () = shutdown => {}
-        // Neither future completes.
-        () = follow => {}
+        () = follow => {} // Never completes, as the next two.
         () = &mut maintain => {}
         () = &mut pages => {}
     }

@@ -477,7 +477,7 @@ type Limit struct {
 	// BAN tier. Its default is then the `above` of the first such tier.
 	Max *uint64 `protobuf:"varint,2,opt,name=max,proto3,oneof" json:"max,omitempty"`
 	// Length of the window: 1 ms to 30 days; for CALENDAR_WINDOW whole seconds that divide a
-	// day, up to a day. Required.
+	// day, or 1 to 365 whole days, counted from 1970-01-01. Required.
 	Window *durationpb.Duration `protobuf:"bytes,3,opt,name=window,proto3" json:"window,omitempty"`
 	// The algorithm. Default: SLIDING_WINDOW.
 	Algorithm Algorithm `protobuf:"varint,4,opt,name=algorithm,proto3,enum=tollgate.v1.Algorithm" json:"algorithm,omitempty"`

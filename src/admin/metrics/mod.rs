@@ -8,7 +8,7 @@ mod page;
 mod pools;
 mod table;
 
-use std::fmt;
+use std::{fmt, sync::atomic::Ordering};
 
 use tokio::task::spawn_blocking;
 
@@ -26,6 +26,7 @@ use crate::{
         script,
     },
     engine::{Engine, StoreState, counted_verbs},
+    envoy,
 };
 use page::{Labels, MetricsPage, SeriesValue};
 use table as t;
@@ -49,6 +50,7 @@ impl Scrape<'_> {
         let (mut page, totals) = (MetricsPage::default(), CellTotals::now());
         calls(&mut page, &totals, self.rpcs);
         decisions(&mut page, &totals);
+        envoy_rules(&mut page);
         self.waiting(&mut page, &totals);
         self.store(&mut page, &totals);
         self.process(&mut page);
@@ -172,6 +174,18 @@ fn decisions(page: &mut MetricsPage, totals: &CellTotals) {
     page.add(t::FALLBACK_ANSWERS, [(one("refused"), refused), (one("share"), shares)]);
     page.count(t::LEASES_EXPIRED, totals.of(|cells| &cells.expired_leases));
     page.count(t::LATE_RESULTS, late);
+}
+
+/// Hits of the rules of Envoy's service.
+fn envoy_rules(page: &mut MetricsPage) {
+    let rules = envoy::series().into_iter().flat_map(|(domain, rule, counters)| {
+        counters.values().map(|(result, count)| {
+            let labels = vec![domain.clone().into(), rule.clone().into(), result.into()];
+            (labels, SeriesValue::Count(count))
+        })
+    });
+    page.add(t::ENVOY_HITS, rules);
+    page.count(t::ENVOY_UNKNOWN_DOMAINS, envoy::NOT_FOUND.load(Ordering::Relaxed));
 }
 
 /// The configuration in use.

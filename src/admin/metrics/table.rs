@@ -81,6 +81,11 @@ metrics! {
         "Refusals that the denial cache repeated without asking Redis.";
     FALLBACK_ANSWERS = Counter "tollgate_fallback_answers_total" ["answer"]
         "Answers while Redis was unreachable: refused, or decided on this server's share.";
+    ENVOY_HITS = Counter "tollgate_envoy_hits_total" ["domain", "rule", "result"]
+        "Hits of a rule of Envoy's rate limit service, in all and by result; 1,000 rules have series, \
+         all others are the rule other.";
+    ENVOY_UNKNOWN_DOMAINS = Counter "tollgate_envoy_unknown_domains_total" []
+        "Requests of Envoy whose domain has no rules: they pass.";
     WAITERS = Gauge "tollgate_waiters" [] "Calls that wait for a slot or a lock.";
     WATCHERS = Gauge "tollgate_watchers" [] "Streams of events.";
     WAIT_SECONDS = Histogram "tollgate_wait_seconds" []

@@ -57,17 +57,23 @@ pub enum Service {
     Stock,
     /// `AdminService`.
     Admin,
+    /// Envoy's `RateLimitService`.
+    Envoy,
 }
+
+/// The full name of Envoy's service.
+const ENVOY_NAME: &str = "envoy.service.ratelimit.v3.RateLimitService";
 
 impl Service {
     /// All services.
-    pub const ALL: [Service; 6] = [
+    pub const ALL: [Service; 7] = [
         Service::Admission,
         Service::Rate,
         Service::Sequence,
         Service::Lock,
         Service::Stock,
         Service::Admin,
+        Service::Envoy,
     ];
 
     /// The name in the configuration and in errors.
@@ -79,7 +85,18 @@ impl Service {
             Service::Lock => "lock",
             Service::Stock => "stock",
             Service::Admin => "admin",
+            Service::Envoy => "envoy",
         }
+    }
+
+    /// The name in paths of calls, with its package.
+    pub(in super::super) fn full_name(self) -> String {
+        if self == Service::Envoy {
+            return ENVOY_NAME.to_owned();
+        }
+        // The service `admission` is `AdmissionService`.
+        let (first, rest) = self.name().split_at(1);
+        format!("tollgate.v1.{}{rest}Service", first.to_uppercase())
     }
 
     /// Its rpcs, with the permissions that they need.
@@ -91,6 +108,7 @@ impl Service {
             Service::Lock => LOCK,
             Service::Stock => STOCK,
             Service::Admin => ADMIN,
+            Service::Envoy => ENVOY,
         }
     }
 
@@ -205,6 +223,8 @@ const STOCK: &[(&str, Permission)] = &[
 
 const ADMIN: &[(&str, Permission)] = &[("GetStatus", Read), ("ReloadConfig", Manage)];
 
+const ENVOY: &[(&str, Permission)] = &[("ShouldRateLimit", Use)];
+
 /// All rpcs.
 pub(in super::super) fn all() -> impl Iterator<Item = Rpc> {
     Service::ALL.into_iter().flat_map(|service| {
@@ -218,14 +238,20 @@ pub(in super::super) fn all() -> impl Iterator<Item = Rpc> {
 
 /// Finds the rpc of a URL path. `None` if Tollgate has no such rpc.
 pub(in super::super) fn of(path: &str) -> Option<Rpc> {
-    let (service, method) = path.strip_prefix("/tollgate.v1.")?.split_once("Service/")?;
+    let ours = path.strip_prefix("/tollgate.v1.");
+    let is_ours = ours.is_some();
+    let (service, method) = match ours {
+        Some(path) => path.split_once("Service/")?,
+        None => path.strip_prefix('/')?.split_once('/')?,
+    };
     let service = match service {
-        "Admission" => Service::Admission,
-        "Rate" => Service::Rate,
-        "Sequence" => Service::Sequence,
-        "Lock" => Service::Lock,
-        "Stock" => Service::Stock,
-        "Admin" => Service::Admin,
+        "Admission" if is_ours => Service::Admission,
+        "Rate" if is_ours => Service::Rate,
+        "Sequence" if is_ours => Service::Sequence,
+        "Lock" if is_ours => Service::Lock,
+        "Stock" if is_ours => Service::Stock,
+        "Admin" if is_ours => Service::Admin,
+        ENVOY_NAME => Service::Envoy,
         _ => return None,
     };
     let (name, permission) = service.rpcs().iter().find(|(name, _)| *name == method).copied()?;
@@ -264,6 +290,9 @@ mod tests {
         );
         assert_eq!(of("/tollgate.v1.StockService/Set"), None);
         assert_eq!(of("/grpc.health.v1.Health/Check"), None);
+        assert_eq!(of("/Admission/AdmitTask"), None);
+        let envoy = of("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit").unwrap();
+        assert_eq!((envoy.service, envoy.permission), (Service::Envoy, Use));
     }
 
     #[test]
@@ -273,7 +302,7 @@ mod tests {
         let set = Services::default().with(Service::Stock);
         assert_eq!(
             Service::ALL.map(|it| set.contain(it)),
-            [false, false, false, false, true, false]
+            [false, false, false, false, true, false, false]
         );
         assert!(Service::ALL.iter().all(|it| Services::ALL.contain(*it)));
         assert_eq!(Permission::parse("manage"), Some(Manage));

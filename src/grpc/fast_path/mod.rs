@@ -373,9 +373,8 @@ fn encoded(message: &impl Message) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use prost_types::FileDescriptorSet;
-
     use super::{super::*, *};
+    use prost_types::FileDescriptorSet;
 
     /// A misspelt name would silently go through tonic.
     #[test]
@@ -388,6 +387,7 @@ mod tests {
             (RateHandlers::NAME, RateHandlers::METHODS),
             (SequenceHandlers::NAME, SequenceHandlers::METHODS),
             (StockHandlers::NAME, StockHandlers::METHODS),
+            (EnvoyHandlers::NAME, EnvoyHandlers::METHODS),
         ] {
             let name = name.rsplit('.').next().unwrap();
             let service = services.iter().find(|service| service.name() == name).unwrap();

@@ -7,11 +7,11 @@ use tonic::{Request, Status};
 
 use super::super::{fields::Fields, page_token, pb, scope::Scope, status};
 use crate::{
-    decision::names::Name,
+    decision::{names::Name, time::Millis},
     rate::{
-        Algorithm, BAN_DURATIONS_MAX, BAN_MEMORY, BanKey, CHECKS_MAX, COUNT_MAX, CheckRate,
-        LENGTH_MAX, LENGTH_MIN, LIMITS_MAX, LimitSpec, ListBans, MeterName, Policies, Rule,
-        RuleSpec, TEXT_BYTES_MAX, TIERS_MAX, TierAction, TierSpec, UnbanKey,
+        Algorithm, BAN_DURATIONS_MAX, BAN_MEMORY, BanKey, CALENDAR_MAX, CHECKS_MAX, COUNT_MAX,
+        CheckRate, LENGTH_MAX, LENGTH_MIN, LIMITS_MAX, LimitSpec, ListBans, MeterName, Policies,
+        Rule, RuleSpec, TEXT_BYTES_MAX, TIERS_MAX, TierAction, TierSpec, UnbanKey,
     },
 };
 
@@ -148,10 +148,20 @@ fn limit(fields: &mut Fields, limit: pb::Limit) -> LimitSpec {
     LimitSpec {
         name: limit.name.into(),
         max: limit.max,
-        window: fields.duration("window", limit.window, LENGTH_MIN..=LENGTH_MAX),
+        window: window(fields, limit.window),
         algorithm,
         burst: limit.burst,
     }
+}
+
+/// Parses the length of a window. [`RuleSpec::build`] allows more than 30 days for calendar windows
+/// only.
+fn window(fields: &mut Fields, value: Option<prost_types::Duration>) -> Option<Millis> {
+    let seconds = |most: Millis| (most.0 / 1000) as i64;
+    let calendar = seconds(LENGTH_MAX)..=seconds(CALENDAR_MAX);
+    let is_long = value.is_some_and(|value| calendar.contains(&value.seconds));
+    let most = if is_long { CALENDAR_MAX } else { LENGTH_MAX };
+    fields.duration("window", value, LENGTH_MIN..=most)
 }
 
 /// Parses a tier. An unset or unknown action is a violation, which [`RuleSpec::build`] reports.

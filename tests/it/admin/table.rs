@@ -4,12 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate::admin::metrics::METRICS;
 
-use super::{AdminServer, Scrape};
+use super::{AdminServer, Scrape, exchange};
 use crate::support::{
     certificates::{Authority, Files},
     process::OwnRedis,
     world::World,
 };
+
+/// A rule of Envoy's service.
+const ENVOY: &str =
+    "domain: d\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 9}}]\n";
 
 /// The metrics of a page: name, type, labels and help.
 fn families(text: &str) -> BTreeMap<String, (String, BTreeSet<String>, String)> {
@@ -57,13 +61,20 @@ async fn the_table_has_exactly_the_metrics_of_used_servers() {
     let url = format!("redis://127.0.0.1:{}", redis.port);
     let files = Files::new(&Authority::new("ours").server());
     let data = files.text("data");
-    files.write("pools.toml", "[metrics]\npools = [\"ar:*\"]\n");
+    std::fs::create_dir_all(files.text("envoy")).unwrap();
+    files.write("envoy/rules.yaml", ENVOY);
+    let envoy = format!("[envoy]\nconfig = {:?}\n", files.text("envoy"));
+    files.write("pools.toml", &format!("[metrics]\npools = [\"ar:*\"]\n{envoy}"));
     let pools = files.text("pools.toml");
     let mut found = BTreeMap::new();
     let (remote, local) = (["--engine", &*url], ["--data-dir", &*data, "--memory-max", "1GiB"]);
     for engine in [&remote[..], &local] {
         let server = AdminServer::start(&[&["--config", &pools], engine].concat()).await;
         use_all(&server).await;
+        let body = r#"{"domain":"d","descriptors":[{"entries":[{"key":"a","value":"1"}]}]}"#;
+        let head =
+            format!("POST /json HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n", body.len());
+        assert_eq!(exchange(server.port, (head + body).as_bytes()).await.0, 200);
         let has_pools = |scrape: &Scrape| scrape.text.contains("tollgate_pool_in_use{");
         let scrape = server.scrape_until("pools have series", has_pools).await;
         found.extend(families(&scrape.text));

@@ -108,7 +108,7 @@ fn the_documented_configuration_is_good() {
 
 /// The sections of a configuration file: the prefix of their keys in `docs/configuration.md`, and
 /// the lines before a key.
-const SECTIONS: [(&str, &str); 15] = [
+const SECTIONS: [(&str, &str); 16] = [
     ("", ""),
     ("tls.", "[tls]"),
     ("jwt.", "[jwt]"),
@@ -117,6 +117,7 @@ const SECTIONS: [(&str, &str); 15] = [
     ("metrics.", "[metrics]"),
     ("otlp.", "[otlp]"),
     ("redis.", "[redis]"),
+    ("envoy.", "[envoy]"),
     ("namespace.", "[[namespace]]"),
     ("pool.", "[[pool]]"),
     ("policy.", "[[policy]]"),
@@ -172,6 +173,7 @@ fn every_key_is_documented() {
         "metrics",
         "otlp",
         "redis",
+        "envoy",
         "namespace",
         "pool",
         "policy",

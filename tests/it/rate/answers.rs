@@ -13,6 +13,7 @@ use crate::support::{
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
+const DAY: Duration = Duration::from_secs(86_400);
 
 on_both_engines! {
     ban_durations_grow_with_strikes_until_strikes_are_forgotten,
@@ -255,6 +256,14 @@ async fn calendar_windows_follow_the_clock_of_their_offset(world: World) {
         assert!(world.check(&key, &rule).await.allowed);
         let refused = world.check(&key, &rule).await;
         assert_eq!(length(refused.retry_after), left * SECOND, "{window}");
+    }
+    // The day is 20,454 since 1970: windows of several days count from there.
+    for (days, left) in [(2, 2), (7, 7), (30, 6), (365, 351)] {
+        let rule = rule([limit(1, days * DAY, Algorithm::CalendarWindow)]);
+        let key = format!("{days} days");
+        assert!(world.check(&key, &rule).await.allowed);
+        let refused = world.check(&key, &rule).await;
+        assert_eq!(length(refused.retry_after), left * DAY, "{days}");
     }
     let day = rule([limit(1, 86_400 * SECOND, Algorithm::CalendarWindow)]);
     assert!(world.check("utc", &day).await.allowed);

@@ -72,7 +72,7 @@ async fn a_rule_has_bounds(world: World) {
         (of(pb::Limit { burst: Some(600_000), ..bucket.clone() }), "limits[0].burst"),
         (of(limit(1, MINUTE * 7, Algorithm::CalendarWindow)), "limits[0].window"),
         (of(limit(1, MINUTE / 40, Algorithm::CalendarWindow)), "limits[0].window"),
-        (of(limit(1, MINUTE * 2880, Algorithm::CalendarWindow)), "limits[0].window"),
+        (of(limit(1, MINUTE * 2881, Algorithm::CalendarWindow)), "limits[0].window"),
         (tiers(&vec![warn(1); 9]), "tiers"),
         (tiers(&[pb::Tier { above: None, ..warn(1) }]), "tiers[0].above"),
         (tiers(&[warn(1_000_000_001)]), "tiers[0].above"),

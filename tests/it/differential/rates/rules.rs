@@ -41,7 +41,9 @@ fn limit(random: &mut ChaCha8Rng, name: &str, calm: Option<usize>) -> LimitSpec 
     let odd = random.random_range(1..20_000);
     let lengths = [1, 7, 59, 100, 1000, 10_000, 60_000, 120_000, 3_600_000, odd];
     let window = match algorithm {
-        Algorithm::CalendarWindow => *[1000, 5000, 60_000, 3_600_000].choose(random).unwrap(),
+        Algorithm::CalendarWindow => {
+            *[1000, 5000, 60_000, 3_600_000, 604_800_000, 31_536_000_000].choose(random).unwrap()
+        }
         _ if calm.is_some() => *[5000, 60_000, 60_000, 120_000].choose(random).unwrap(),
         _ => *lengths.choose(random).unwrap(),
     };

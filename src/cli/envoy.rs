@@ -1,0 +1,88 @@
+//! `tollgate envoy explain`, and `tollgate check-config --envoy`.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use clap::Subcommand;
+
+use super::{OutputFlags, exit, json, print};
+use crate::{config::envoy, envoy::explain};
+
+/// The sub-commands of `tollgate envoy`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum EnvoyCommand {
+    /// Print which rule applies to a descriptor, and why; exits 1 if none does, and 78 if the rules
+    /// are invalid
+    Explain {
+        /// Folder with the rules
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+        /// The domain of the request
+        #[arg(long)]
+        domain: String,
+        /// Entries of a descriptor, with commas between them; repeat it for several descriptors
+        #[arg(long, value_name = "KEY=VALUE,…", required = true)]
+        descriptor: Vec<String>,
+        /// Allow several files of one domain, as `envoy.merge_domains` does
+        #[arg(long)]
+        merge_domains: bool,
+        /// The form of the result.
+        #[command(flatten)]
+        output: OutputFlags,
+    },
+}
+
+/// Runs a command. The error is the exit code of an error that was reported.
+pub(super) fn run(command: &EnvoyCommand) -> Result<ExitCode, ExitCode> {
+    let EnvoyCommand::Explain { folder, domain, descriptor, merge_domains, output } = command;
+    let rules = envoy::check_folder(folder, *merge_domains);
+    let rules = rules.map_err(|error| exit::config(&error))?;
+    let mut is_found = true;
+    for text in descriptor {
+        let (steps, found) = explain(&rules, domain, &entries(text));
+        is_found &= found;
+        match output.is_json() {
+            true => {
+                let lines: Vec<&str> = steps.lines().map(str::trim_start).collect();
+                let result = serde_json::json!({
+                    "domain": domain, "descriptor": text, "matched": found, "steps": lines,
+                });
+                print::say(&json::object(&result));
+            }
+            false => print::say(steps.trim_end()),
+        }
+    }
+    Ok(ExitCode::from(if is_found { 0 } else { exit::REFUSED }))
+}
+
+/// Parses `KEY=VALUE,KEY=VALUE`; a value is empty without `=`.
+fn entries(text: &str) -> Vec<(String, String)> {
+    let entry = |entry: &str| match entry.split_once('=') {
+        Some((key, value)) => (key.to_owned(), value.to_owned()),
+        None => (entry.to_owned(), String::new()),
+    };
+    text.split(',').map(entry).collect()
+}
+
+/// Checks the rules of a folder. The error is the exit code.
+pub(super) fn check(
+    folder: &Path,
+    merge_domains: bool,
+    output: OutputFlags,
+) -> Result<(), ExitCode> {
+    let (checked, name) =
+        (envoy::check_folder(folder, merge_domains), folder.display().to_string());
+    if output.is_json() {
+        let error = checked.as_ref().err().cloned();
+        let result = serde_json::json!({ "file": name, "valid": error.is_none(), "error": error });
+        print::say(&json::object(&result));
+    }
+    let rules = checked.map_err(|error| exit::config(&error))?;
+    if !output.is_json() {
+        let (domains, rules) = rules.counts();
+        print::say(&format!("{name}: valid, {domains} domains, {rules} rules"));
+    }
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! `[envoy]` of `tollgate.toml`, and the folder with the rules of Envoy's rate limit service.
+
+use std::{
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Deserializer, de::Error};
+
+use super::value::denial_cache;
+use crate::{
+    decision::{fallback::OnStoreFailure, time::Millis},
+    envoy::{EnvoyRules, EnvoySettings, Headers, RuleFile},
+};
+
+/// The most bytes of a file with rules, and the most files.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+const FILES_MAX: usize = 10_000;
+
+/// `[envoy]`
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EnvoySection {
+    /// The folder with the rules.
+    pub(super) config: Option<PathBuf>,
+    #[serde(default)]
+    shadow_mode: bool,
+    #[serde(default)]
+    quota_mode: bool,
+    #[serde(default)]
+    merge_domains: bool,
+    #[serde(default)]
+    headers: Headers,
+    #[serde(default)]
+    dynamic_metadata: bool,
+    #[serde(default, deserialize_with = "near_limit_ratio")]
+    near_limit_ratio: Option<f32>,
+    #[serde(default, deserialize_with = "denial_cache")]
+    denial_cache: Option<Millis>,
+    #[serde(default)]
+    on_store_failure: OnStoreFailure,
+}
+
+impl EnvoySection {
+    /// The settings of all domains.
+    pub(super) fn settings(&self) -> EnvoySettings {
+        let default = EnvoySettings::default();
+        EnvoySettings {
+            shadow_mode: self.shadow_mode,
+            quota_mode: self.quota_mode,
+            merge_domains: self.merge_domains,
+            headers: self.headers,
+            dynamic_metadata: self.dynamic_metadata,
+            near_limit_ratio: self.near_limit_ratio.unwrap_or(default.near_limit_ratio),
+            denial_cache: self.denial_cache.unwrap_or(default.denial_cache),
+            on_store_failure: self.on_store_failure,
+        }
+    }
+}
+
+/// Reads all files `*.yaml` and `*.yml` of a folder, in order of name. Files whose names begin with
+/// a dot are left out: Kubernetes keeps older contents of a ConfigMap in them.
+pub fn read_folder(folder: &Path) -> Vec<RuleFile> {
+    let unread = |error: String| RuleFile { name: folder.display().to_string(), text: Err(error) };
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) => return vec![unread(format!("cannot be read: {error}"))],
+    };
+    let paths = entries.filter_map(|entry| {
+        let path = entry.ok()?.path();
+        let is_yaml = path.extension().is_some_and(|end| end == "yaml" || end == "yml");
+        let is_hidden = path.file_name()?.as_encoded_bytes().starts_with(b".");
+        (is_yaml && !is_hidden).then_some(path)
+    });
+    let mut paths: Vec<PathBuf> = paths.take(FILES_MAX + 1).collect();
+    if paths.len() > FILES_MAX {
+        return vec![unread(format!("has more than {FILES_MAX} files"))];
+    }
+    paths.sort();
+    paths
+        .iter()
+        .map(|path| RuleFile { name: path.display().to_string(), text: read(path) })
+        .collect()
+}
+
+/// Reads a file.
+fn read(path: &Path) -> Result<String, String> {
+    let mut text = String::new();
+    let file = fs::File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
+    let length = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
+    match length.map_err(|error| format!("cannot be read: {error}"))? {
+        length if length as u64 > FILE_BYTES_MAX => Err("is longer than 16 MiB".to_owned()),
+        _ => Ok(text),
+    }
+}
+
+/// Checks the files of a folder, with the default settings and `merge_domains` if wanted. The error
+/// names the file. Returns the rules.
+pub fn check_folder(folder: &Path, merge_domains: bool) -> Result<EnvoyRules, String> {
+    let settings = EnvoySettings { merge_domains, ..EnvoySettings::default() };
+    EnvoyRules::new(&read_folder(folder), settings)
+}
+
+/// Reads a share from 0 to 1; whole numbers are fine.
+fn near_limit_ratio<'de, D: Deserializer<'de>>(d: D) -> Result<Option<f32>, D::Error> {
+    let ratio = f32::deserialize(d)?;
+    match (0.0..=1.0).contains(&ratio) {
+        true => Ok(Some(ratio)),
+        false => {
+            Err(D::Error::custom(format!("envoy.near_limit_ratio = {ratio}: expected 0 to 1")))
+        }
+    }
+}

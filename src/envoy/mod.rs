@@ -1,0 +1,36 @@
+//! The rules of Envoy's rate limit service, in the YAML of envoyproxy/ratelimit.
+//!
+//! A *domain* is a tree of rules. A *descriptor* is a list of entries (key and value); each level of
+//! the tree takes one entry, and the rule at the depth of the last entry applies. Counting is the
+//! part of [`CountHits`](crate::rate::CountHits). This module selects the rules
+//! ([`Domain::find`]), and makes one answer of their counts ([`Ruling::of`]).
+
+mod counters;
+mod explain;
+mod metadata;
+mod metric;
+mod name;
+mod node;
+mod rule;
+mod ruling;
+mod settings;
+mod tree;
+mod unit;
+mod wildcard;
+mod yaml;
+
+pub use counters::{NOT_FOUND, RuleCounters, RuleHits, SERIES_MAX, series};
+pub use explain::explain;
+pub use metadata::merge;
+pub use name::{counter_name, policy_name};
+pub use node::Found;
+pub use rule::{EnvoyRule, LimitOverride};
+pub use ruling::{DescriptorHits, DescriptorLimit, DescriptorRuling, Ruling};
+pub use settings::{EnvoySettings, Headers};
+pub use tree::{Domain, EnvoyRules, RuleFile};
+pub use unit::RateUnit;
+
+/// The most descriptors of a request.
+pub const DESCRIPTORS_MAX: usize = 100;
+/// The most entries of a descriptor.
+pub const ENTRIES_MAX: usize = 100;

@@ -1,0 +1,140 @@
+//! One answer of the counts of all descriptors of a request.
+
+use std::{borrow::Cow, sync::Arc};
+
+use super::{
+    counters::{RuleCounters, RuleHits},
+    rule::EnvoyRule,
+    settings::EnvoySettings,
+    unit::RateUnit,
+};
+
+/// The limit that applies to a descriptor.
+#[derive(Debug)]
+pub struct DescriptorLimit<'r> {
+    /// The rule; `None` for a limit that comes with the descriptor.
+    pub rule: Option<&'r EnvoyRule>,
+    /// The length of the window.
+    pub unit: RateUnit,
+    /// The largest number of hits in a window.
+    pub requests_per_unit: u32,
+    /// The counters for the metrics; `None` for a limit that comes with the descriptor.
+    pub counters: Option<Arc<RuleCounters>>,
+}
+
+/// The counted hits of a descriptor.
+#[derive(Debug, Clone, Copy)]
+pub struct DescriptorHits {
+    /// The hits; 0 looks without counting.
+    pub hits: u64,
+    /// The count after them.
+    pub count: u32,
+    /// Whether the limit is exceeded.
+    pub is_over: bool,
+    /// The whole seconds until the window ends.
+    pub left: u64,
+}
+
+/// What was decided about a descriptor.
+#[derive(Debug)]
+pub enum DescriptorRuling<'r> {
+    /// No rule applies, or another rule replaces it.
+    NoLimit,
+    /// The rule is unlimited.
+    Unlimited,
+    /// The limit and the hits.
+    Limited {
+        /// The limit.
+        limit: DescriptorLimit<'r>,
+        /// The hits.
+        hits: DescriptorHits,
+    },
+}
+
+/// The answer to a request.
+#[derive(Debug)]
+pub struct Ruling {
+    /// Whether the request is refused.
+    pub is_over: bool,
+    /// The descriptor that is closest to its limit, or exceeds it, for the headers.
+    pub tightest: Option<usize>,
+    /// The descriptors that passed, for the metadata.
+    pub passed: Vec<usize>,
+}
+
+impl DescriptorLimit<'_> {
+    fn is_shadow(&self) -> bool {
+        self.rule.is_some_and(|rule| rule.shadow_mode)
+    }
+
+    fn is_quota(&self, settings: &EnvoySettings) -> bool {
+        settings.quota_mode || self.rule.is_some_and(|rule| rule.quota_mode)
+    }
+
+    /// The name in answers; may be empty.
+    pub fn name(&self) -> Cow<'_, str> {
+        self.rule.map_or(Cow::Borrowed(""), |rule| Cow::Borrowed(&*rule.name))
+    }
+
+    /// The hits that are left.
+    pub fn remaining(&self, hits: &DescriptorHits) -> u32 {
+        if hits.is_over { 0 } else { self.requests_per_unit.saturating_sub(hits.count) }
+    }
+
+    /// Whether the status of the descriptor is OVER_LIMIT: a rule in shadow mode passes.
+    pub fn refuses(&self, hits: &DescriptorHits) -> bool {
+        hits.is_over && !self.is_shadow()
+    }
+
+    /// Counts the hits for the metrics.
+    fn note(&self, hits: &DescriptorHits, settings: &EnvoySettings) {
+        let Some(counters) = &self.counters else { return };
+        let near = (self.requests_per_unit as f32 * settings.near_limit_ratio).floor();
+        counters.note(RuleHits {
+            hits: hits.hits,
+            after: hits.count.into(),
+            limit: self.requests_per_unit.into(),
+            near: near as u64,
+            is_over: hits.is_over,
+            is_shadow: self.is_shadow(),
+        });
+    }
+}
+
+impl Ruling {
+    /// Decides about a request. It is refused if a descriptor exceeds a rule that is not in quota
+    /// mode, or if all rules in quota mode are exceeded and there is one.
+    pub fn of(descriptors: &[DescriptorRuling<'_>], settings: &EnvoySettings) -> Ruling {
+        let (mut tightest, mut least) = (None, u32::MAX);
+        let (mut failed, mut quotas, mut failed_quotas) = (false, 0, 0);
+        let mut passed = Vec::new();
+        for (index, descriptor) in descriptors.iter().enumerate() {
+            let (limit, hits) = match descriptor {
+                DescriptorRuling::Limited { limit, hits } => (limit, hits),
+                DescriptorRuling::NoLimit => {
+                    // As there: with the mode for all rules, a descriptor without one passes it.
+                    quotas += usize::from(settings.quota_mode);
+                    continue;
+                }
+                DescriptorRuling::Unlimited => continue,
+            };
+            limit.note(hits, settings);
+            let remaining = limit.remaining(hits);
+            if remaining < least {
+                (tightest, least) = (Some(index), remaining);
+            }
+            let is_quota = limit.is_quota(settings);
+            quotas += usize::from(is_quota);
+            match limit.refuses(hits) {
+                true if is_quota => failed_quotas += 1,
+                true => {
+                    failed = true;
+                    (tightest, least) = (Some(index), 0);
+                }
+                false => passed.push(index),
+            }
+        }
+        let is_over = failed || (quotas > 0 && quotas == failed_quotas);
+        Ruling { is_over: is_over && !settings.shadow_mode, tightest, passed }
+    }
+}

@@ -1,0 +1,185 @@
+//! Plans a request: the limit of each descriptor, and the decisions that count its hits.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tonic::Status;
+use tonic_types::FieldViolation;
+
+use super::super::envoy_pb::{RateLimitDescriptor, RateLimitRequest};
+use crate::{
+    decision::names::Name,
+    envoy::{
+        DESCRIPTORS_MAX, DescriptorLimit, Domain, ENTRIES_MAX, EnvoyRule, EnvoyRules, Found,
+        LimitOverride, RateUnit, counter_name,
+    },
+    grpc::{scope::Scope, status},
+    rate::{CheckRate, CountHits, MeterName, Rule},
+};
+
+/// What happens to a descriptor.
+#[derive(Debug)]
+pub(super) enum Planned<'r> {
+    /// No rule applies, or another one replaces it.
+    NoLimit,
+    /// The rule is unlimited.
+    Unlimited,
+    /// The hits are counted.
+    Count { limit: DescriptorLimit<'r>, hits: u64 },
+}
+
+/// Fails with INVALID_ARGUMENT if the request is not valid.
+pub(super) fn check(request: &RateLimitRequest) -> Result<(), Status> {
+    let mut violations = Vec::new();
+    let mut add = |field: String, valid: String| {
+        violations.push(FieldViolation::new(field, valid));
+    };
+    if request.domain.is_empty() {
+        add("domain".to_owned(), "is required: rate limit domain must not be empty".to_owned());
+    }
+    if request.descriptors.is_empty() || request.descriptors.len() > DESCRIPTORS_MAX {
+        let valid = format!("must be 1 to {DESCRIPTORS_MAX} descriptors");
+        add("descriptors".to_owned(), valid);
+        return Err(status::invalid(violations, 0));
+    }
+    for (index, descriptor) in request.descriptors.iter().enumerate() {
+        if descriptor.entries.len() > ENTRIES_MAX {
+            let valid = format!("must be at most {ENTRIES_MAX} entries");
+            add(format!("descriptors[{index}].entries"), valid);
+        }
+        if let Some(limit) = &descriptor.limit
+            && RateUnit::from_number(limit.unit).is_none()
+        {
+            add(format!("descriptors[{index}].limit.unit"), "must be 1 to 7".to_owned());
+        }
+    }
+    if violations.is_empty() { Ok(()) } else { Err(status::invalid(violations, 0)) }
+}
+
+/// Key and value of each entry.
+fn entries(descriptor: &RateLimitDescriptor) -> impl Iterator<Item = (&[u8], &[u8])> {
+    descriptor.entries.iter().map(|entry| (&*entry.key, &*entry.value))
+}
+
+/// The limit of a descriptor, before rules that replace others.
+enum Matched<'r> {
+    None,
+    Rule(Found<'r>),
+    LimitOverride(LimitOverride),
+}
+
+/// Plans all descriptors. Fails with PERMISSION_DENIED if the caller may not use the domain.
+pub(super) fn plan<'r>(
+    request: &RateLimitRequest,
+    scope: &Scope,
+    domain: &'r Domain,
+    rules: &'r EnvoyRules,
+) -> Result<(Vec<Planned<'r>>, Vec<CountHits>), Status> {
+    scope.note(&domain.policy);
+    if !scope.permits(&domain.policy) {
+        return Err(status::name_denied(scope.caller(), "domain"));
+    }
+    let policy = scope.name(domain.policy.clone());
+    let matched: Vec<Matched<'r>> = request
+        .descriptors
+        .iter()
+        .map(|descriptor| match &descriptor.limit {
+            Some(limit) => RateUnit::from_number(limit.unit).map_or(Matched::None, |unit| {
+                Matched::LimitOverride(LimitOverride {
+                    unit,
+                    requests_per_unit: limit.requests_per_unit,
+                })
+            }),
+            None => domain.find(entries(descriptor)).map_or(Matched::None, Matched::Rule),
+        })
+        .collect();
+    let is_replaced = |rule: &EnvoyRule| {
+        !rule.name.is_empty()
+            && matched.iter().any(|other| match other {
+                Matched::Rule(other) => other.rule.replaces.iter().any(|name| **name == *rule.name),
+                _ => false,
+            })
+    };
+    let mut planner = Planner { request, domain, policy, rules, counts: Vec::new() };
+    let planned =
+        request.descriptors.iter().zip(&matched).map(|(descriptor, matched)| match matched {
+            Matched::None => Planned::NoLimit,
+            Matched::LimitOverride(limit) => planner.overridden(descriptor, *limit),
+            Matched::Rule(found) if found.rule.unlimited => Planned::Unlimited,
+            Matched::Rule(found) if is_replaced(found.rule) => Planned::NoLimit,
+            Matched::Rule(found) => planner.found(descriptor, found),
+        });
+    let planned = planned.collect();
+    Ok((planned, planner.counts))
+}
+
+/// Collects the decisions of a request.
+struct Planner<'r, 'q> {
+    request: &'q RateLimitRequest,
+    domain: &'r Domain,
+    /// The policy of the domain in the namespace of the caller.
+    policy: Name,
+    rules: &'r EnvoyRules,
+    counts: Vec<CountHits>,
+}
+
+impl<'r> Planner<'r, '_> {
+    /// Plans a descriptor whose limit comes with it.
+    fn overridden(
+        &mut self,
+        descriptor: &RateLimitDescriptor,
+        limit: LimitOverride,
+    ) -> Planned<'r> {
+        let rule = limit.counting(&self.rules.settings);
+        let hits = self.count(
+            descriptor,
+            &counter_name(entries(descriptor)),
+            rule,
+            limit.requests_per_unit,
+        );
+        let LimitOverride { unit, requests_per_unit } = limit;
+        let limit = DescriptorLimit { rule: None, unit, requests_per_unit, counters: None };
+        Planned::Count { limit, hits }
+    }
+
+    /// Plans a descriptor with a rule.
+    fn found(&mut self, descriptor: &RateLimitDescriptor, found: &Found<'r>) -> Planned<'r> {
+        let rule: &'r EnvoyRule = found.rule;
+        let name = counter_name(found.counted(entries(descriptor)));
+        let hits = self.count(descriptor, &name, rule.counting.clone(), rule.requests_per_unit);
+        let limit = DescriptorLimit {
+            rule: Some(rule),
+            unit: rule.unit,
+            requests_per_unit: rule.requests_per_unit,
+            counters: Some(found.counters(&self.domain.name, entries(descriptor))),
+        };
+        Planned::Count { limit, hits }
+    }
+
+    /// Adds the decision about a counter. Returns its hits: those of the descriptor, otherwise those
+    /// of the request, of which 0 is 1.
+    fn count(
+        &mut self,
+        descriptor: &RateLimitDescriptor,
+        key: &Name,
+        rule: Arc<Rule>,
+        max: u32,
+    ) -> u64 {
+        let of_request = u64::from(self.request.hits_addend.max(1));
+        let hits = descriptor.hits_addend.unwrap_or(of_request);
+        let check = CheckRate {
+            name: MeterName::new(Some(&self.policy), key),
+            rule,
+            // A larger number exceeds each limit as well.
+            cost: u32::try_from(hits).unwrap_or(u32::MAX),
+            request: None,
+        };
+        self.counts.push(CountHits { check, max });
+        hits
+    }
+}
+
+/// Text of a request; other bytes are replaced.
+pub(super) fn text(bytes: &Bytes) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
