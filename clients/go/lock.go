@@ -61,7 +61,8 @@ func (l *Lock) Acquire(ctx context.Context, options ...LeaseOption) (LockAnswer,
 		owner = unique()
 	}
 	request := &pb.AcquireLockRequest{Name: l.name, Owner: owner, LeaseDuration: optional(o.lease)}
-	from, err := await(ctx, l.client, o.wait, func(ctx context.Context, wait time.Duration) (granted[*pb.AcquireLockResponse], error) {
+	from, err := await(ctx, l.client, o.wait, func(ctx context.Context, wait time.Duration, _ *pb.AcquireLockResponse) (granted[*pb.AcquireLockResponse], error) {
+		request := proto.CloneOf(request) // Requests of one wait overlap.
 		request.MaxWait = optional(wait)
 		return l.request(ctx, request, wait)
 	})

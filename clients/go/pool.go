@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	pb "github.com/tollgate/tollgate/clients/go/tollgatepb"
 )
 
@@ -116,13 +118,13 @@ func (p *Pool) Run(
 // admit requests a slot. Without a task it takes a queued one.
 func (p *Pool) admit(ctx context.Context, device, task string, o leaseOptions) (Admission, error) {
 	request := &pb.AdmitTaskRequest{Pool: p.name, DeviceId: device, TaskId: task, LeaseDuration: optional(o.lease)}
-	answer, err := await(ctx, p.client, o.wait, func(ctx context.Context, wait time.Duration) (granted[*pb.AdmitTaskResponse], error) {
+	answer, err := await(ctx, p.client, o.wait, func(ctx context.Context, wait time.Duration, first *pb.AdmitTaskResponse) (granted[*pb.AdmitTaskResponse], error) {
+		request := proto.CloneOf(request) // Requests of one wait overlap.
 		request.MaxWait = optional(wait)
-		answer, err := p.request(ctx, request, wait)
-		if id := answer.answer.GetLease().GetTaskId(); id != "" {
+		if id := first.GetLease().GetTaskId(); id != "" {
 			request.TaskId = id
 		}
-		return answer, err
+		return p.request(ctx, request, wait)
 	})
 	if err != nil {
 		return Admission{}, err

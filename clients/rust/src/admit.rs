@@ -6,8 +6,6 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::sleep;
-
 use crate::{
     Admission, Error, Permit, Pool,
     clock::Moment,
@@ -15,12 +13,9 @@ use crate::{
     held::{Held, Subject},
     pb,
     pool::refusal,
-    time,
+    time, wait,
 };
 
-/// Longest wait of one call. A longer wait is cut into several calls of the same task, which keep
-/// its place in the queue.
-pub(crate) const SLICE: Duration = Duration::from_secs(10);
 /// A call that took longer than this share of its lease is repeated, to learn what is left.
 const SHARE: u32 = 20;
 const SHARE_MIN: Duration = Duration::from_millis(20);
@@ -90,30 +85,14 @@ impl Admit {
     }
 
     async fn ask(self) -> Result<Admission, Error> {
-        let until = Moment::now() + self.wait;
-        loop {
-            let wait = until.left().min(SLICE);
-            let asked = Moment::now();
-            let answered = match self.call(wait).await {
-                Ok(answered) => answered,
-                Err(error) => match self.pool.connection().waiting_pause(&error) {
-                    Some(pause) if pause < until.left() => {
-                        self.pool.connection().closing().pause(pause).await?;
-                        continue;
-                    }
-                    _ => return Err(error),
-                },
-            };
-            match refusal(&answered.answer)? {
-                None => return self.admitted(answered).await,
-                // A slice is over, or a server ended the wait early.
-                Some(Admission::Full { .. }) if until.left() > Duration::ZERO => {
-                    if asked.elapsed() < wait {
-                        sleep(Duration::from_millis(50).min(until.left())).await;
-                    }
-                }
-                Some(refused) => return Ok(refused),
-            }
+        let connection = self.pool.connection();
+        let is_final =
+            |answer: &pb::AdmitTaskResponse| answer.decision() != pb::AdmitDecision::Full;
+        let call = |wait| self.call(wait);
+        let answered = wait::in_calls(connection, self.wait, call, is_final).await?;
+        match refusal(&answered.answer)? {
+            None => self.admitted(answered).await,
+            Some(refused) => Ok(refused),
         }
     }
 

@@ -7,17 +7,17 @@ use std::{
     time::Duration,
 };
 
-use tokio::{runtime::Handle, time::sleep};
+use tokio::runtime::Handle;
 
 use crate::{
     Connection, Error, ReleaseLockOutcome,
-    admit::{SLICE, is_stale},
+    admit::is_stale,
     clock::Moment,
     connection::Answered,
     held::{Held, Subject},
     pb,
     permit::persist,
-    random, time,
+    random, time, wait,
 };
 
 /// A request for a lock; `await` sends it. See [`Connection::lock`].
@@ -113,30 +113,13 @@ impl LockRequest {
     }
 
     async fn ask(self) -> Result<Locking, Error> {
-        let until = Moment::now() + self.wait;
-        loop {
-            let wait = until.left().min(SLICE);
-            let asked = Moment::now();
-            let answered = match self.call(wait).await {
-                Ok(answered) => answered,
-                Err(error) => match self.connection.waiting_pause(&error) {
-                    Some(pause) if pause < until.left() => {
-                        self.connection.closing().pause(pause).await?;
-                        continue;
-                    }
-                    _ => return Err(error),
-                },
-            };
-            match answered.answer.outcome() {
-                pb::AcquireLockOutcome::Acquired => return self.acquired(answered).await,
-                // A slice is over, or a server ended the wait early.
-                pb::AcquireLockOutcome::Held if until.left() > Duration::ZERO => {
-                    if asked.elapsed() < wait {
-                        sleep(Duration::from_millis(50).min(until.left())).await;
-                    }
-                }
-                _ => return refused(answered.answer),
-            }
+        let is_final =
+            |answer: &pb::AcquireLockResponse| answer.outcome() != pb::AcquireLockOutcome::Held;
+        let call = |wait| self.call(wait);
+        let answered = wait::in_calls(&self.connection, self.wait, call, is_final).await?;
+        match answered.answer.outcome() {
+            pb::AcquireLockOutcome::Acquired => self.acquired(answered).await,
+            _ => refused(answered.answer),
         }
     }
 

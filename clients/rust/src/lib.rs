@@ -66,6 +66,7 @@ mod retry;
 mod sequence;
 mod stock;
 mod token;
+mod wait;
 mod watch;
 mod worker;
 
