@@ -289,25 +289,23 @@ pub(super) fn refused(code: &str, why: String) -> Error {
 
 /// Splits the reply of a batch into the replies of its `count` items, in order. Their time follows.
 /// Counts the expired leases, whose number comes last if there are any.
-pub(super) fn replies(mut value: Value, count: usize) -> Result<Vec<Result<Reply, Error>>, Error> {
-    if let Value::Array(batch) = &mut value {
-        let mut number = |at: usize| match batch.get(at) {
-            Some(Value::Int(number)) if batch.len() == at + 1 => {
-                let number = u64::try_from(*number).ok();
-                batch.truncate(at);
-                number
-            }
-            _ => None,
-        };
-        if let Some(expired) = number(count + 1) {
-            metrics::count(|cells| cells.expired_leases.add(expired));
-        }
-        if let Some(now) = number(count) {
-            let reply = |value| reply(value, Timestamp(now));
-            return Ok(mem::take(batch).into_iter().map(reply).collect());
-        }
+pub(super) fn replies(value: Value, count: usize) -> Result<Vec<Result<Reply, Error>>, Error> {
+    let unexpected = |got: &dyn std::fmt::Debug| {
+        Error::Corrupt(format!("expected {count} replies and their time, got {got:?}"))
+    };
+    let Value::Array(mut batch) = value else { return Err(unexpected(&value)) };
+    if batch.len() == count + 2
+        && let Some(Value::Int(expired)) = batch.pop()
+    {
+        metrics::count(|cells| cells.expired_leases.add(expired.unsigned_abs()));
     }
-    Err(Error::Corrupt(format!("expected {count} replies and their time, got {value:?}")))
+    match batch.pop() {
+        Some(Value::Int(now)) if batch.len() == count => {
+            let now = Timestamp(now.unsigned_abs());
+            Ok(batch.into_iter().map(|value| reply(value, now)).collect())
+        }
+        last => Err(unexpected(&(batch, last))),
+    }
 }
 
 /// Parses the reply of one item: an array, or numbers packed into a string. `{-1, message}` is an

@@ -373,8 +373,9 @@ fn encoded(message: &impl Message) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::*, *};
     use prost_types::FileDescriptorSet;
+
+    use super::{super::*, *};
 
     /// A misspelt name would silently go through tonic.
     #[test]
