@@ -138,12 +138,5 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	if end, set := ctx.Deadline(); set && time.Until(end) < d {
 		return false
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return pauseFor(ctx, d)
 }
