@@ -12,6 +12,7 @@ use hyper::{
     body::{Body, Bytes, Frame},
     header::{HeaderName, HeaderValue},
 };
+use prost::Message;
 use tokio::sync::oneshot;
 use tonic::{Code, Status};
 
@@ -21,6 +22,7 @@ use super::{
         status,
         traces::ServerSpan,
     },
+    PREFIX,
     unfinished::Refusal,
 };
 use crate::decision::{
@@ -30,6 +32,21 @@ use crate::decision::{
 
 pub(super) const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const OK: HeaderValue = HeaderValue::from_static("0");
+
+/// Encodes an answer with its gRPC prefix.
+pub(in crate::grpc) fn framed<A: Message>(answer: tonic::Response<A>) -> tonic::Response<Vec<u8>> {
+    answer.map(|message| encoded(&message))
+}
+
+fn encoded(message: &impl Message) -> Vec<u8> {
+    let length = message.encoded_len();
+    let mut bytes = Vec::with_capacity(PREFIX + length);
+    bytes.push(0);
+    // No answer is near 4 GiB.
+    bytes.extend_from_slice(&(length as u32).to_be_bytes());
+    message.encode_raw(&mut bytes);
+    bytes
+}
 
 /// The body of an answer: message, trailers, and accounting of unread bytes.
 #[derive(Debug, Default)]

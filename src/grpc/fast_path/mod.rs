@@ -23,7 +23,6 @@ use hyper::{
     header::CONTENT_TYPE,
     http::request::Parts,
 };
-use prost::Message;
 use tokio::time::timeout;
 use tonic::{
     Code, Status,
@@ -51,6 +50,7 @@ use crate::{
     engine::Engine,
 };
 pub use answer::AnswerBody;
+pub(super) use answer::framed;
 pub(super) use counted::counted;
 pub(super) use opened::Opened;
 pub(super) use retyped::retyped;
@@ -356,23 +356,9 @@ fn answered(
     response
 }
 
-/// Encodes an answer with its gRPC prefix.
-pub(super) fn framed<A: Message>(answer: tonic::Response<A>) -> tonic::Response<Vec<u8>> {
-    answer.map(|message| encoded(&message))
-}
-
-fn encoded(message: &impl Message) -> Vec<u8> {
-    let length = message.encoded_len();
-    let mut bytes = Vec::with_capacity(PREFIX + length);
-    bytes.push(0);
-    // No answer is near 4 GiB.
-    bytes.extend_from_slice(&(length as u32).to_be_bytes());
-    message.encode_raw(&mut bytes);
-    bytes
-}
-
 #[cfg(test)]
 mod tests {
+    use prost::Message;
     use prost_types::FileDescriptorSet;
 
     use super::{super::*, *};
