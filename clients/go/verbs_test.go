@@ -206,3 +206,33 @@ func TestLatePaymentTakesTheQuantityAgain(t *testing.T) {
 	equal(t, "outcome", answer.Outcome, Confirmed)
 	equal(t, "retaken", answer.Retaken, true)
 }
+
+func TestNamesAreListedByPrefix(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	client := real(t)
+	prefix := name(t)
+	for _, suffix := range []string{":a", ":b"} {
+		answer := must(client.Lock(prefix+suffix, "o").Acquire(ctx))(t)
+		defer answer.Lease.Close(ctx)
+		must(client.Sequence(prefix+suffix).Next(ctx, NextOptions{Count: 3}))(t)
+		must(client.Stock(prefix+suffix).Set(ctx, 7))(t)
+	}
+	locks, sequences, stocks := 0, 0, 0
+	for lock, err := range client.Locks(ctx, prefix) {
+		equal(t, "error", err, nil)
+		equal(t, "held", lock.Held && lock.Token > 0 && lock.ExpiresIn > 0, true)
+		locks++
+	}
+	for sequence, err := range client.Sequences(ctx, prefix+":b") {
+		equal(t, "error", err, nil)
+		equal(t, "sequence", sequence, NamedSequence{prefix + ":b", 3, ""})
+		sequences++
+	}
+	for stock, err := range client.Stocks(ctx, prefix+":a") {
+		equal(t, "error", err, nil)
+		equal(t, "stock", stock, NamedStock{prefix + ":a", StockStatus{OnHand: 7, Available: 7}})
+		stocks++
+	}
+	equal(t, "entries", [3]int{locks, sequences, stocks}, [3]int{2, 1, 1})
+}

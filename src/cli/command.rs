@@ -101,11 +101,11 @@ pub(crate) enum Command {
     /// Take serial numbers of a sequence and print them, one per line
     #[command(after_help = next::HELP)]
     Next(NextOptions),
-    /// Set, reserve, confirm, cancel or show stock; exits 1 if the call is refused
+    /// Set, reserve, confirm, cancel, show or list stock; exits 1 if the call is refused
     #[command(after_help = stock::HELP)]
     Stock(StockOptions),
     /// Run a command while holding a lock; exits with the code of the command, or with 1 if another
-    /// owner holds the lock
+    /// owner holds the lock. Or list the held locks
     #[command(after_help = lock::HELP)]
     Lock(LockOptions),
     /// Print the events of a pool or of a policy's keys, one per line
@@ -129,7 +129,7 @@ pub(crate) enum Command {
     /// List the running bans of a policy
     #[command(after_help = ban::HELP)]
     Bans(BansOptions),
-    /// Show the last value of a sequence
+    /// Show the last value of a sequence, or list the sequences
     #[command(after_help = sequence::HELP)]
     Sequence(SequenceOptions),
     /// Reload the configuration of a server, or show what would change; exits 1 if a key needs a

@@ -67,6 +67,15 @@ pub struct ServerFlags {
     pub access: AccessFlags,
 }
 
+/// The names of a listing.
+#[derive(Debug, Clone, Args)]
+pub struct PrefixFlags {
+    /// List only names that begin with this text, at most 256 bytes [default: all]
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    #[arg(value_parser = prefix)]
+    pub prefix: String,
+}
+
 /// A limit with warn and ban levels.
 #[derive(Debug, Clone, Args)]
 pub struct RuleFlags {
@@ -254,6 +263,11 @@ fn namespace(text: &str) -> Result<String, String> {
 pub(crate) fn name(text: &str) -> Result<String, String> {
     let name = Name::parse(Bytes::copy_from_slice(text.as_bytes()))?;
     Ok(name.as_str().to_owned())
+}
+
+/// Parses the start of a name; it may be empty.
+fn prefix(text: &str) -> Result<String, String> {
+    if text.is_empty() { Ok(String::new()) } else { name(text) }
 }
 
 /// Parses a duration of the API, rounded up to milliseconds.

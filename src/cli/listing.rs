@@ -7,9 +7,16 @@ use super::{
     client::ClientError,
     json,
     output::OutputFlags,
-    print::print,
+    print::{print, warn},
     table::{Column, Table},
 };
+
+/// Says that a name of a listing cannot be read.
+pub(super) fn warn_unreadable(kind: &str, names: &[String]) {
+    for name in names {
+        warn(&format!("cannot read the {kind} `{name}`; lua/README.md describes how to repair it"));
+    }
+}
 
 /// How the entries of a listing are printed.
 pub(super) struct PrintedList<T, const N: usize> {

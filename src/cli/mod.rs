@@ -46,7 +46,7 @@ use crate::{
     cli::{
         fleet::FleetOptions,
         health::HealthOptions,
-        lock::LockOptions,
+        lock::{LockOptions, LockVerb},
         next::NextOptions,
         rate::RateOptions,
         reload::{ReloadEnd, ReloadOptions},
@@ -246,7 +246,9 @@ async fn take_serials(options: &NextOptions) -> Result<ExitCode, ClientError> {
 
 async fn sell(options: &StockOptions) -> Result<ExitCode, ClientError> {
     let answer = stock::run(options).await?;
-    print::say(&answer.text);
+    if !answer.text.is_empty() {
+        print::say(&answer.text);
+    }
     Ok(ExitCode::from(if answer.done { 0 } else { exit::REFUSED }))
 }
 
@@ -270,6 +272,9 @@ async fn show_status(options: &StatusOptions) -> Result<ExitCode, ClientError> {
 }
 
 async fn run_locked(options: &LockOptions) -> Result<ExitCode, ClientError> {
+    if let Some(LockVerb::List(flags)) = &options.verb {
+        return lock::list(options, flags).await.map(|()| ExitCode::SUCCESS);
+    }
     Ok(ExitCode::from(match lock::run(options, print::warn).await? {
         lock::LockEnd::Exited(code) => code,
         lock::LockEnd::Refused => options.conflict_exit_code,

@@ -1,14 +1,19 @@
-//! `tollgate sequence`: shows the last value of a sequence.
+//! `tollgate sequence`: shows the last values of sequences.
 
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use tollgate_client::pb::GetSequenceResponse;
+use tollgate_client::{
+    Error,
+    pb::{GetSequenceResponse, Sequence},
+};
 
 use super::{
     client::{self, ClientError, connect, failed},
-    flags::{self, ServerFlags},
+    flags::{self, PrefixFlags, ServerFlags},
+    listing::{PrintedList, warn_unreadable},
     output::OutputFlags,
+    table::Column,
     watch::millis,
 };
 
@@ -18,9 +23,13 @@ Examples:
   The last number of `order`, and when it was given out:
     tollgate sequence get order
 
-Takes no number; `tollgate next` does. With --output json it prints a GetSequenceResponse.
+  All sequences whose name begins with `order:`:
+    tollgate sequence list --prefix order:
 
-Exit status: 0 if the value is printed; 64 for a wrong command line; 69 if there is no
+Takes no number; `tollgate next` does. With --output json, get prints a
+GetSequenceResponse, and list a Sequence on each line.
+
+Exit status: 0 if the values are printed; 64 for a wrong command line; 69 if there is no
 answer.";
 
 /// Options of `tollgate sequence`.
@@ -50,17 +59,49 @@ pub enum SequenceVerb {
         #[arg(value_name = "NAME", value_parser = flags::name)]
         name: String,
     },
+    /// List the sequences and their last values, in no order
+    List(PrefixFlags),
 }
 
-/// Reads and prints the last value.
+/// Reads and prints the last value, or those of all sequences.
 pub async fn run(options: &SequenceOptions) -> Result<ExitCode, ClientError> {
-    let SequenceOptions { verb: SequenceVerb::Get { name }, output, server } = options;
-    let what = format!("get the sequence `{name}`");
+    let SequenceOptions { verb, output, server } = options;
+    let what = match verb {
+        SequenceVerb::Get { name } => format!("get the sequence `{name}`"),
+        SequenceVerb::List(_) => "list the sequences".to_owned(),
+    };
     let connection = connect(&server.url, &server.access, &what).await?;
-    let answer = connection.sequence(name).await;
-    let answer = answer.map_err(|error| failed(&what, &server.url, &error, advice(error.code)))?;
-    output.say("GetSequenceResponse", &answer, || text(name, &answer));
+    let fail = |error: &Error| failed(&what, &server.url, error, advice(error.code));
+    match verb {
+        SequenceVerb::Get { name } => {
+            let answer = connection.sequence(name).await.map_err(|error| fail(&error))?;
+            output.say("GetSequenceResponse", &answer, || text(name, &answer));
+        }
+        SequenceVerb::List(PrefixFlags { prefix }) => {
+            let read = async |token: &str| {
+                let page = connection.list_sequences(prefix, token).await?;
+                warn_unreadable("sequence", &page.unreadable);
+                Ok((page.sequences, page.next_page_token))
+            };
+            let listing = PrintedList { message: "Sequence", columns: COLUMNS, row };
+            listing.print(*output, read, fail).await?;
+        }
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+const COLUMNS: [Column; 4] = [
+    Column::Text("SEQUENCE"),
+    Column::Number("LAST"),
+    Column::Text("SERIAL"),
+    Column::Text("GIVEN OUT"),
+];
+
+fn row(sequence: &Sequence) -> [String; 4] {
+    let Sequence { name, last, update_time, serial } = sequence.clone();
+    let given_out = tollgate_client::time::time(update_time).map(millis);
+    let serial = if serial.is_empty() { "-".to_owned() } else { serial };
+    [name, last.to_string(), serial, given_out.unwrap_or_else(|_| "-".to_owned())]
 }
 
 fn text(name: &str, answer: &GetSequenceResponse) -> String {

@@ -5,10 +5,10 @@
 //! [`Engine::sweep`] in the background. The kind of engine is chosen once, at start.
 //!
 //! # Stages of a call
-//! Handlers call [`Engine::submit`] or [`Engine::submit_all`], [`Engine::list`] and
-//! [`Engine::read_all`] for listings, and [`Engine::watch`] for watches. `submit` names the stages
-//! of a call in order: `denial_cache`, [`waiters`], [`coalescer`], the store ([`embedded`] or
-//! [`redis`]), `fallback`, `index_entries`.
+//! Handlers call [`Engine::submit`] or [`Engine::submit_all`], [`Engine::list`],
+//! [`Engine::list_names`] and [`Engine::read_all`] for listings, and [`Engine::watch`] for watches.
+//! `submit` names the stages of a call in order: `denial_cache`, [`waiters`], [`coalescer`], the
+//! store ([`embedded`] or [`redis`]), `fallback`, `index_entries`.
 //!
 //! # Guarantees
 //! - A decision is one atomic step on one partition. A batch is not atomic as a whole.
@@ -36,6 +36,7 @@ pub mod fuzz;
 pub mod hub;
 mod index_entries;
 mod listing;
+mod names;
 mod observed;
 pub mod redis;
 mod registry;
@@ -51,6 +52,7 @@ use tokio::sync::watch;
 pub use answered::{Answered, AnsweredBy, Batch};
 pub use counting::{CountedVerb, counted_verbs};
 pub use listing::{PartitionCursor, PartitionPage, ReadEntries};
+pub use names::{NameCursor, NameQuery};
 pub use submit::{Stages, Submit};
 
 use crate::decision::{Decision, budget::NamespaceRule, error::Error};

@@ -208,6 +208,9 @@ requests! {
     32 => call admission.admit_tasks,
     33 => call admission.complete_tasks,
     34 => call admission.renew_tasks,
+    35 => call lock.list_locks,
+    36 => call sequence.list_sequences,
+    37 => call stock.list_stock,
 }
 
 /// Lists or watches with a page token or a cursor. The first byte of the input selects the rpc;
@@ -244,6 +247,18 @@ pub fn token(input: &[u8]) {
         8 => {
             let watch = pb::WatchRatesRequest { after: Some(token), ..Default::default() };
             world.watch(watch.encode_to_vec().into(), acme, |it| world.rate.watch_rates(it));
+        }
+        9 => {
+            let list = pb::ListLocksRequest { page_token: token, ..Default::default() };
+            world.call(list.encode_to_vec().into(), acme, |it| world.lock.list_locks(it));
+        }
+        10 => {
+            let list = pb::ListSequencesRequest { page_token: token, ..Default::default() };
+            world.call(list.encode_to_vec().into(), acme, |it| world.sequence.list_sequences(it));
+        }
+        11 => {
+            let list = pb::ListStockRequest { page_token: token, ..Default::default() };
+            world.call(list.encode_to_vec().into(), acme, |it| world.stock.list_stock(it));
         }
         _ => {}
     });

@@ -34,6 +34,7 @@ mod held;
 mod identity;
 mod load;
 mod lock;
+mod name_listing;
 mod page_token;
 mod protocol;
 mod quota;

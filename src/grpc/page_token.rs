@@ -5,6 +5,8 @@
 //! is another position in a listing that its caller may read anyway. Servers store no tokens, so a
 //! token never expires, and works on every server.
 
+use std::borrow::Cow;
+
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
 
@@ -12,17 +14,17 @@ use super::fields::Fields;
 use crate::{
     admission::{LeaseCursor, TaskCursor},
     decision::{
-        names::{Name, Namespace, SEPARATOR},
+        names::{NAME_BYTES_MAX, Name, Namespace, SEPARATOR},
         time::Timestamp,
     },
-    engine::PartitionCursor,
+    engine::{NameCursor, PartitionCursor},
     rate::BanCursor,
 };
 
 /// A cursor that fits into a page token: a number and bytes.
 pub(super) trait Cursor: Sized {
     /// Returns the number and the bytes of the cursor.
-    fn parts(&self) -> (u64, &[u8]);
+    fn parts(&self) -> (u64, Cow<'_, [u8]>);
     /// Builds a cursor from its parts; `None` if they are not of this kind of cursor.
     fn of(number: u64, bytes: &[u8]) -> Option<Self>;
 }
@@ -31,7 +33,7 @@ pub(super) trait Cursor: Sized {
 pub(super) fn encode(namespace: &Namespace, cursor: Option<&impl Cursor>) -> Bytes {
     let Some((number, bytes)) = cursor.map(Cursor::parts) else { return Bytes::new() };
     let number = number.to_string();
-    let text = [namespace.prefix(), number.as_bytes(), &[SEPARATOR], bytes].concat();
+    let text = [namespace.prefix(), number.as_bytes(), &[SEPARATOR], &*bytes].concat();
     URL_SAFE_NO_PAD.encode(text).into()
 }
 
@@ -55,8 +57,8 @@ pub(super) fn decode<C: Cursor>(fields: &mut Fields, token: &[u8]) -> Option<C> 
 }
 
 impl Cursor for LeaseCursor {
-    fn parts(&self) -> (u64, &[u8]) {
-        (self.slot_end.0, &self.member)
+    fn parts(&self) -> (u64, Cow<'_, [u8]>) {
+        (self.slot_end.0, (&*self.member).into())
     }
 
     fn of(number: u64, bytes: &[u8]) -> Option<LeaseCursor> {
@@ -66,8 +68,8 @@ impl Cursor for LeaseCursor {
 }
 
 impl Cursor for TaskCursor {
-    fn parts(&self) -> (u64, &[u8]) {
-        (self.due, &self.entry)
+    fn parts(&self) -> (u64, Cow<'_, [u8]>) {
+        (self.due, (&*self.entry).into())
     }
 
     fn of(number: u64, bytes: &[u8]) -> Option<TaskCursor> {
@@ -78,8 +80,8 @@ impl Cursor for TaskCursor {
 }
 
 impl Cursor for BanCursor {
-    fn parts(&self) -> (u64, &[u8]) {
-        (self.until.0, &self.key)
+    fn parts(&self) -> (u64, Cow<'_, [u8]>) {
+        (self.until.0, (&*self.key).into())
     }
 
     fn of(number: u64, bytes: &[u8]) -> Option<BanCursor> {
@@ -89,13 +91,43 @@ impl Cursor for BanCursor {
 }
 
 impl Cursor for PartitionCursor {
-    fn parts(&self) -> (u64, &[u8]) {
-        (self.noted, self.name.local())
+    fn parts(&self) -> (u64, Cow<'_, [u8]>) {
+        (self.noted, self.name.local().into())
     }
 
     fn of(number: u64, bytes: &[u8]) -> Option<PartitionCursor> {
         let name = Name::parse(Bytes::copy_from_slice(bytes)).ok()?;
         Some(PartitionCursor { noted: number, name })
+    }
+}
+
+/// The first byte of a [`NameCursor`]. No name begins with it, so tokens of other listings are
+/// refused.
+const NAME_CURSOR: u8 = 0x02;
+/// The most hash slots of a Redis Cluster, and more than the embedded engine has shards.
+const PLACES: u16 = 16_384;
+/// The longest partition without its namespace: a sequence with its calendar.
+const PARTITION_BYTES_MAX: usize = NAME_BYTES_MAX + 64;
+
+impl Cursor for NameCursor {
+    fn parts(&self) -> (u64, Cow<'_, [u8]>) {
+        let NameCursor { process, place, position, after } = self;
+        let bytes =
+            [&[NAME_CURSOR][..], &place.to_be_bytes(), &process.to_be_bytes(), after].concat();
+        (*position, bytes.into())
+    }
+
+    fn of(number: u64, bytes: &[u8]) -> Option<NameCursor> {
+        let (place, rest) = bytes.strip_prefix(&[NAME_CURSOR])?.split_first_chunk()?;
+        let (process, after) = rest.split_first_chunk()?;
+        let place = u16::from_be_bytes(*place);
+        let is_valid = place < PLACES && after.len() <= PARTITION_BYTES_MAX;
+        is_valid.then(|| NameCursor {
+            process: u64::from_be_bytes(*process),
+            place,
+            position: number,
+            after: after.to_vec(),
+        })
     }
 }
 
@@ -124,6 +156,16 @@ mod tests {
             let token = encode(&namespace(of), Some(&cursor));
             let ban_token = encode(&namespace(of), Some(&ban));
             // The name of a caller's partition, which it puts into its namespace again.
+            let names = NameCursor {
+                process: u64::MAX,
+                place: 16_383,
+                position: u64::MAX - 1,
+                after: b"x\x1fday/999999".to_vec(),
+            };
+            let names_token = encode(&namespace(of), Some(&names));
+            assert_eq!(read(of, &names_token), Some(names));
+            assert_eq!(read::<PartitionCursor>(of, &names_token), None);
+            assert_eq!(read::<NameCursor>(of, &token), None);
             let own: PartitionCursor = read(of, &token).unwrap();
             assert_eq!(own.within(&namespace(of)), cursor);
             assert_eq!(read(of, &ban_token), Some(ban.clone()));
@@ -131,6 +173,7 @@ mod tests {
                 if other != of {
                     assert_eq!(read::<PartitionCursor>(other, &token), None, "{of} {other}");
                     assert_eq!(read::<BanCursor>(other, &ban_token), None, "{of} {other}");
+                    assert_eq!(read::<NameCursor>(other, &names_token), None, "{of} {other}");
                 }
             }
             // A part of a token is none, or another position of the same namespace.
@@ -139,6 +182,10 @@ mod tests {
                 let is_own = part.is_none_or(|part| part.name.prefix().is_empty());
                 assert!(is_own, "{of} {end}");
             }
+        }
+        for forged in ["7\x1f\x02", "7\x1f\x02\x40\x0012345678", "x\x1f\x02\x00\x0012345678"] {
+            let forged = URL_SAFE_NO_PAD.encode(forged);
+            assert_eq!(read::<NameCursor>("", forged.as_bytes()), None);
         }
         // A namespace in the name of a forged token.
         let forged = URL_SAFE_NO_PAD.encode(b"7\x1facme\x1e5");

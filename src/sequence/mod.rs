@@ -50,7 +50,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::decision::{
-    names::{Name, SEPARATOR},
+    names::{Name, Namespace, SEPARATOR},
     time::Millis,
 };
 
@@ -98,6 +98,18 @@ impl Sequence {
     /// The partition: the name, and with a calendar the unit and the numbers per period.
     pub fn partition(&self) -> &[u8] {
         &self.partition
+    }
+
+    /// The name of a partition, with its namespace.
+    pub fn name_of(partition: &Bytes) -> Bytes {
+        let end = partition.iter().position(|byte| *byte == SEPARATOR);
+        partition.slice(..end.unwrap_or(partition.len()))
+    }
+
+    /// The name without its namespace.
+    pub fn local_name(&self) -> Bytes {
+        let name = Sequence::name_of(&self.partition);
+        name.slice_ref(Namespace::split(&name).1)
     }
 
     /// The layout of its values.

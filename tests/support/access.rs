@@ -132,7 +132,12 @@ impl Call {
     /// its caller may not use it. Requests of a batch fail by themselves.
     pub fn is_named(&self) -> bool {
         let others = ["ListPools", "ListPolicies", "AdmitTasks", "CompleteTasks", "RenewTasks"];
-        !others.contains(&self.method) && !self.is_of_server()
+        !others.contains(&self.method) && !self.is_walk() && !self.is_of_server()
+    }
+
+    /// Whether the call is a step of a walk through the store. Its first page can be empty.
+    pub fn is_walk(&self) -> bool {
+        ["ListLocks", "ListSequences", "ListStock"].contains(&self.method)
     }
 
     /// Whether the call is about the whole server, and not about a namespace.
@@ -282,6 +287,7 @@ fn others(name: &dyn Fn() -> String) -> Vec<Call> {
             pb::NextSequenceRequest { name: name(), ..pb::NextSequenceRequest::default() },
         ),
         Call::of(sequence, "GetSequence", pb::GetSequenceRequest { name: name() }),
+        Call::of(sequence, "ListSequences", pb::ListSequencesRequest::default()),
         Call::of(
             lock,
             "AcquireLock",
@@ -306,6 +312,7 @@ fn others(name: &dyn Fn() -> String) -> Vec<Call> {
             pb::ReleaseLockRequest { name: name(), owner: owner(), fencing_token: None },
         ),
         Call::of(lock, "GetLock", pb::GetLockRequest { name: name() }),
+        Call::of(lock, "ListLocks", pb::ListLocksRequest::default()),
         Call::of(
             stock,
             "ReserveStock",
@@ -327,6 +334,7 @@ fn others(name: &dyn Fn() -> String) -> Vec<Call> {
             pb::CancelReservationRequest { sku: name(), order_id: order() },
         ),
         Call::of(stock, "GetStock", pb::GetStockRequest { sku: name() }),
+        Call::of(stock, "ListStock", pb::ListStockRequest::default()),
         Call::of(stock, "SetStock", pb::SetStockRequest { sku: name(), on_hand: Some(9) }),
         Call::of(
             stock,

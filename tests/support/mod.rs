@@ -10,6 +10,7 @@ pub mod certificates;
 pub mod collector;
 pub mod farm;
 pub mod history;
+pub mod listings;
 pub mod locks;
 pub mod nodes;
 pub mod pairs;

@@ -5,14 +5,25 @@ use std::path::Path;
 use super::{code, files, is_test};
 
 /// The names that `src/grpc` may import from the engine.
-const NAMES: [&str; 6] = ["Answered", "Engine", "PartitionCursor", "Stages", "Submit", "feed"];
+const NAMES: [&str; 9] = [
+    "Answered",
+    "Engine",
+    "NameCursor",
+    "NameQuery",
+    "PartitionCursor",
+    "ReadEntries",
+    "Stages",
+    "Submit",
+    "feed",
+];
 /// The methods of the engine that `src/grpc` may call, each with the folder or file that may call
 /// it.
-const METHODS: [(&str, &str); 8] = [
+const METHODS: [(&str, &str); 9] = [
     ("submit", "src/grpc"),
     ("submit_all", "src/grpc"),
     ("read_all", "src/grpc"),
     ("list", "src/grpc/admission"),
+    ("list_names", "src/grpc"),
     ("watch", "src/grpc"),
     ("clone", "src/grpc"),
     // The limits of namespaces: counted before the message of a call is read.

@@ -37,7 +37,7 @@ fn every_script_has_its_rust_twin() {
 }
 
 /// Commands by which scripts only read.
-const READS: [&str; 23] = [
+const READS: [&str; 24] = [
     "EXISTS",
     "GET",
     "HGET",
@@ -49,6 +49,7 @@ const READS: [&str; 23] = [
     "LLEN",
     "LRANGE",
     "MGET",
+    "SCAN",
     "SISMEMBER",
     "TIME",
     "TYPE",

@@ -784,6 +784,201 @@ func (x *GetLockResponse) GetWaiters() uint32 {
 	return 0
 }
 
+// Asks for a page of held locks.
+type ListLocksRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Lists only locks whose name begins with this text: up to 256 bytes of UTF-8 without
+	// control characters. Empty: all locks.
+	Prefix string `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	// Locks a page: 1 to 1,000. Default: 100.
+	PageSize *uint32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// next_page_token of the page before, of the same namespace and prefix; empty for the
+	// first.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListLocksRequest) Reset() {
+	*x = ListLocksRequest{}
+	mi := &file_tollgate_v1_lock_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListLocksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListLocksRequest) ProtoMessage() {}
+
+func (x *ListLocksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tollgate_v1_lock_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListLocksRequest.ProtoReflect.Descriptor instead.
+func (*ListLocksRequest) Descriptor() ([]byte, []int) {
+	return file_tollgate_v1_lock_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ListLocksRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *ListLocksRequest) GetPageSize() uint32 {
+	if x != nil && x.PageSize != nil {
+		return *x.PageSize
+	}
+	return 0
+}
+
+func (x *ListLocksRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// A page of held locks.
+type ListLocksResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most page_size locks; any page can be shorter, or empty.
+	// The listing ends with an empty next_page_token.
+	Locks []*Lock `protobuf:"bytes,1,rep,name=locks,proto3" json:"locks,omitempty"`
+	// The next page's token; empty after the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Locks whose stored values cannot be read. They count for page_size.
+	Unreadable    []string `protobuf:"bytes,3,rep,name=unreadable,proto3" json:"unreadable,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListLocksResponse) Reset() {
+	*x = ListLocksResponse{}
+	mi := &file_tollgate_v1_lock_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListLocksResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListLocksResponse) ProtoMessage() {}
+
+func (x *ListLocksResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tollgate_v1_lock_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListLocksResponse.ProtoReflect.Descriptor instead.
+func (*ListLocksResponse) Descriptor() ([]byte, []int) {
+	return file_tollgate_v1_lock_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ListLocksResponse) GetLocks() []*Lock {
+	if x != nil {
+		return x.Locks
+	}
+	return nil
+}
+
+func (x *ListLocksResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListLocksResponse) GetUnreadable() []string {
+	if x != nil {
+		return x.Unreadable
+	}
+	return nil
+}
+
+// A held lock.
+type Lock struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The lock.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The holder's lease.
+	Lease *LockLease `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`
+	// Number of calls that wait for it, as in GetLockResponse.
+	Waiters       uint32 `protobuf:"varint,3,opt,name=waiters,proto3" json:"waiters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Lock) Reset() {
+	*x = Lock{}
+	mi := &file_tollgate_v1_lock_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Lock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Lock) ProtoMessage() {}
+
+func (x *Lock) ProtoReflect() protoreflect.Message {
+	mi := &file_tollgate_v1_lock_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Lock.ProtoReflect.Descriptor instead.
+func (*Lock) Descriptor() ([]byte, []int) {
+	return file_tollgate_v1_lock_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Lock) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Lock) GetLease() *LockLease {
+	if x != nil {
+		return x.Lease
+	}
+	return nil
+}
+
+func (x *Lock) GetWaiters() uint32 {
+	if x != nil {
+		return x.Waiters
+	}
+	return 0
+}
+
 var File_tollgate_v1_lock_proto protoreflect.FileDescriptor
 
 const file_tollgate_v1_lock_proto_rawDesc = "" +
@@ -835,6 +1030,23 @@ const file_tollgate_v1_lock_proto_rawDesc = "" +
 	"\x0fGetLockResponse\x12\x12\n" +
 	"\x04held\x18\x01 \x01(\bR\x04held\x12,\n" +
 	"\x05lease\x18\x02 \x01(\v2\x16.tollgate.v1.LockLeaseR\x05lease\x12\x18\n" +
+	"\awaiters\x18\x03 \x01(\rR\awaiters\"y\n" +
+	"\x10ListLocksRequest\x12\x16\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12 \n" +
+	"\tpage_size\x18\x02 \x01(\rH\x00R\bpageSize\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageTokenB\f\n" +
+	"\n" +
+	"_page_size\"\x84\x01\n" +
+	"\x11ListLocksResponse\x12'\n" +
+	"\x05locks\x18\x01 \x03(\v2\x11.tollgate.v1.LockR\x05locks\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1e\n" +
+	"\n" +
+	"unreadable\x18\x03 \x03(\tR\n" +
+	"unreadable\"b\n" +
+	"\x04Lock\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12,\n" +
+	"\x05lease\x18\x02 \x01(\v2\x16.tollgate.v1.LockLeaseR\x05lease\x12\x18\n" +
 	"\awaiters\x18\x03 \x01(\rR\awaiters*|\n" +
 	"\x12AcquireLockOutcome\x12$\n" +
 	" ACQUIRE_LOCK_OUTCOME_UNSPECIFIED\x10\x00\x12!\n" +
@@ -847,12 +1059,13 @@ const file_tollgate_v1_lock_proto_rawDesc = "" +
 	"\x12ReleaseLockOutcome\x12$\n" +
 	" RELEASE_LOCK_OUTCOME_UNSPECIFIED\x10\x00\x12!\n" +
 	"\x1dRELEASE_LOCK_OUTCOME_RELEASED\x10\x01\x12!\n" +
-	"\x1dRELEASE_LOCK_OUTCOME_NOT_HELD\x10\x022\xc3\x02\n" +
+	"\x1dRELEASE_LOCK_OUTCOME_NOT_HELD\x10\x022\x8f\x03\n" +
 	"\vLockService\x12P\n" +
 	"\vAcquireLock\x12\x1f.tollgate.v1.AcquireLockRequest\x1a .tollgate.v1.AcquireLockResponse\x12J\n" +
 	"\tRenewLock\x12\x1d.tollgate.v1.RenewLockRequest\x1a\x1e.tollgate.v1.RenewLockResponse\x12P\n" +
 	"\vReleaseLock\x12\x1f.tollgate.v1.ReleaseLockRequest\x1a .tollgate.v1.ReleaseLockResponse\x12D\n" +
-	"\aGetLock\x12\x1b.tollgate.v1.GetLockRequest\x1a\x1c.tollgate.v1.GetLockResponseB|\n" +
+	"\aGetLock\x12\x1b.tollgate.v1.GetLockRequest\x1a\x1c.tollgate.v1.GetLockResponse\x12J\n" +
+	"\tListLocks\x12\x1d.tollgate.v1.ListLocksRequest\x1a\x1e.tollgate.v1.ListLocksResponseB|\n" +
 	"\x0eio.tollgate.v1P\x01Z=github.com/tollgate/tollgate/clients/go/tollgatepb;tollgatepb\xaa\x02\vTollgate.V1\xca\x02\vTollgate\\V1\xea\x02\fTollgate::V1b\x06proto3"
 
 var (
@@ -868,7 +1081,7 @@ func file_tollgate_v1_lock_proto_rawDescGZIP() []byte {
 }
 
 var file_tollgate_v1_lock_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_tollgate_v1_lock_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_tollgate_v1_lock_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_tollgate_v1_lock_proto_goTypes = []any{
 	(AcquireLockOutcome)(0),       // 0: tollgate.v1.AcquireLockOutcome
 	(RenewLockOutcome)(0),         // 1: tollgate.v1.RenewLockOutcome
@@ -882,36 +1095,43 @@ var file_tollgate_v1_lock_proto_goTypes = []any{
 	(*ReleaseLockResponse)(nil),   // 9: tollgate.v1.ReleaseLockResponse
 	(*GetLockRequest)(nil),        // 10: tollgate.v1.GetLockRequest
 	(*GetLockResponse)(nil),       // 11: tollgate.v1.GetLockResponse
-	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*ListLocksRequest)(nil),      // 12: tollgate.v1.ListLocksRequest
+	(*ListLocksResponse)(nil),     // 13: tollgate.v1.ListLocksResponse
+	(*Lock)(nil),                  // 14: tollgate.v1.Lock
+	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
 }
 var file_tollgate_v1_lock_proto_depIdxs = []int32{
-	12, // 0: tollgate.v1.AcquireLockRequest.lease_duration:type_name -> google.protobuf.Duration
-	12, // 1: tollgate.v1.AcquireLockRequest.max_wait:type_name -> google.protobuf.Duration
+	15, // 0: tollgate.v1.AcquireLockRequest.lease_duration:type_name -> google.protobuf.Duration
+	15, // 1: tollgate.v1.AcquireLockRequest.max_wait:type_name -> google.protobuf.Duration
 	0,  // 2: tollgate.v1.AcquireLockResponse.outcome:type_name -> tollgate.v1.AcquireLockOutcome
 	5,  // 3: tollgate.v1.AcquireLockResponse.lease:type_name -> tollgate.v1.LockLease
-	12, // 4: tollgate.v1.AcquireLockResponse.retry_after:type_name -> google.protobuf.Duration
-	13, // 5: tollgate.v1.LockLease.grant_time:type_name -> google.protobuf.Timestamp
-	13, // 6: tollgate.v1.LockLease.expire_time:type_name -> google.protobuf.Timestamp
-	12, // 7: tollgate.v1.LockLease.expires_in:type_name -> google.protobuf.Duration
-	12, // 8: tollgate.v1.RenewLockRequest.lease_duration:type_name -> google.protobuf.Duration
+	15, // 4: tollgate.v1.AcquireLockResponse.retry_after:type_name -> google.protobuf.Duration
+	16, // 5: tollgate.v1.LockLease.grant_time:type_name -> google.protobuf.Timestamp
+	16, // 6: tollgate.v1.LockLease.expire_time:type_name -> google.protobuf.Timestamp
+	15, // 7: tollgate.v1.LockLease.expires_in:type_name -> google.protobuf.Duration
+	15, // 8: tollgate.v1.RenewLockRequest.lease_duration:type_name -> google.protobuf.Duration
 	1,  // 9: tollgate.v1.RenewLockResponse.outcome:type_name -> tollgate.v1.RenewLockOutcome
 	5,  // 10: tollgate.v1.RenewLockResponse.lease:type_name -> tollgate.v1.LockLease
 	2,  // 11: tollgate.v1.ReleaseLockResponse.outcome:type_name -> tollgate.v1.ReleaseLockOutcome
 	5,  // 12: tollgate.v1.GetLockResponse.lease:type_name -> tollgate.v1.LockLease
-	3,  // 13: tollgate.v1.LockService.AcquireLock:input_type -> tollgate.v1.AcquireLockRequest
-	6,  // 14: tollgate.v1.LockService.RenewLock:input_type -> tollgate.v1.RenewLockRequest
-	8,  // 15: tollgate.v1.LockService.ReleaseLock:input_type -> tollgate.v1.ReleaseLockRequest
-	10, // 16: tollgate.v1.LockService.GetLock:input_type -> tollgate.v1.GetLockRequest
-	4,  // 17: tollgate.v1.LockService.AcquireLock:output_type -> tollgate.v1.AcquireLockResponse
-	7,  // 18: tollgate.v1.LockService.RenewLock:output_type -> tollgate.v1.RenewLockResponse
-	9,  // 19: tollgate.v1.LockService.ReleaseLock:output_type -> tollgate.v1.ReleaseLockResponse
-	11, // 20: tollgate.v1.LockService.GetLock:output_type -> tollgate.v1.GetLockResponse
-	17, // [17:21] is the sub-list for method output_type
-	13, // [13:17] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	14, // 13: tollgate.v1.ListLocksResponse.locks:type_name -> tollgate.v1.Lock
+	5,  // 14: tollgate.v1.Lock.lease:type_name -> tollgate.v1.LockLease
+	3,  // 15: tollgate.v1.LockService.AcquireLock:input_type -> tollgate.v1.AcquireLockRequest
+	6,  // 16: tollgate.v1.LockService.RenewLock:input_type -> tollgate.v1.RenewLockRequest
+	8,  // 17: tollgate.v1.LockService.ReleaseLock:input_type -> tollgate.v1.ReleaseLockRequest
+	10, // 18: tollgate.v1.LockService.GetLock:input_type -> tollgate.v1.GetLockRequest
+	12, // 19: tollgate.v1.LockService.ListLocks:input_type -> tollgate.v1.ListLocksRequest
+	4,  // 20: tollgate.v1.LockService.AcquireLock:output_type -> tollgate.v1.AcquireLockResponse
+	7,  // 21: tollgate.v1.LockService.RenewLock:output_type -> tollgate.v1.RenewLockResponse
+	9,  // 22: tollgate.v1.LockService.ReleaseLock:output_type -> tollgate.v1.ReleaseLockResponse
+	11, // 23: tollgate.v1.LockService.GetLock:output_type -> tollgate.v1.GetLockResponse
+	13, // 24: tollgate.v1.LockService.ListLocks:output_type -> tollgate.v1.ListLocksResponse
+	20, // [20:25] is the sub-list for method output_type
+	15, // [15:20] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_tollgate_v1_lock_proto_init() }
@@ -922,13 +1142,14 @@ func file_tollgate_v1_lock_proto_init() {
 	file_tollgate_v1_lock_proto_msgTypes[0].OneofWrappers = []any{}
 	file_tollgate_v1_lock_proto_msgTypes[3].OneofWrappers = []any{}
 	file_tollgate_v1_lock_proto_msgTypes[5].OneofWrappers = []any{}
+	file_tollgate_v1_lock_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tollgate_v1_lock_proto_rawDesc), len(file_tollgate_v1_lock_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   9,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

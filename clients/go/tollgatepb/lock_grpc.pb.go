@@ -23,6 +23,7 @@ const (
 	LockService_RenewLock_FullMethodName   = "/tollgate.v1.LockService/RenewLock"
 	LockService_ReleaseLock_FullMethodName = "/tollgate.v1.LockService/ReleaseLock"
 	LockService_GetLock_FullMethodName     = "/tollgate.v1.LockService/GetLock"
+	LockService_ListLocks_FullMethodName   = "/tollgate.v1.LockService/ListLocks"
 )
 
 // LockServiceClient is the client API for LockService service.
@@ -111,6 +112,12 @@ type LockServiceClient interface {
 	ReleaseLock(ctx context.Context, in *ReleaseLockRequest, opts ...grpc.CallOption) (*ReleaseLockResponse, error)
 	// Returns the holder of a lock and the number of waiting calls.
 	GetLock(ctx context.Context, in *GetLockRequest, opts ...grpc.CallOption) (*GetLockResponse, error)
+	// Lists the held locks, in no order. Free locks are not listed, not even with waiters.
+	//
+	// A lock that is held during the whole listing appears, and can appear twice. A lock that
+	// is acquired or released between two pages can be missing. While slots of a Redis Cluster
+	// move between nodes, other locks can be missing, too.
+	ListLocks(ctx context.Context, in *ListLocksRequest, opts ...grpc.CallOption) (*ListLocksResponse, error)
 }
 
 type lockServiceClient struct {
@@ -155,6 +162,16 @@ func (c *lockServiceClient) GetLock(ctx context.Context, in *GetLockRequest, opt
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetLockResponse)
 	err := c.cc.Invoke(ctx, LockService_GetLock_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *lockServiceClient) ListLocks(ctx context.Context, in *ListLocksRequest, opts ...grpc.CallOption) (*ListLocksResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListLocksResponse)
+	err := c.cc.Invoke(ctx, LockService_ListLocks_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -247,6 +264,12 @@ type LockServiceServer interface {
 	ReleaseLock(context.Context, *ReleaseLockRequest) (*ReleaseLockResponse, error)
 	// Returns the holder of a lock and the number of waiting calls.
 	GetLock(context.Context, *GetLockRequest) (*GetLockResponse, error)
+	// Lists the held locks, in no order. Free locks are not listed, not even with waiters.
+	//
+	// A lock that is held during the whole listing appears, and can appear twice. A lock that
+	// is acquired or released between two pages can be missing. While slots of a Redis Cluster
+	// move between nodes, other locks can be missing, too.
+	ListLocks(context.Context, *ListLocksRequest) (*ListLocksResponse, error)
 	mustEmbedUnimplementedLockServiceServer()
 }
 
@@ -268,6 +291,9 @@ func (UnimplementedLockServiceServer) ReleaseLock(context.Context, *ReleaseLockR
 }
 func (UnimplementedLockServiceServer) GetLock(context.Context, *GetLockRequest) (*GetLockResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetLock not implemented")
+}
+func (UnimplementedLockServiceServer) ListLocks(context.Context, *ListLocksRequest) (*ListLocksResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListLocks not implemented")
 }
 func (UnimplementedLockServiceServer) mustEmbedUnimplementedLockServiceServer() {}
 func (UnimplementedLockServiceServer) testEmbeddedByValue()                     {}
@@ -362,6 +388,24 @@ func _LockService_GetLock_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _LockService_ListLocks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListLocksRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LockServiceServer).ListLocks(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LockService_ListLocks_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LockServiceServer).ListLocks(ctx, req.(*ListLocksRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // LockService_ServiceDesc is the grpc.ServiceDesc for LockService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -384,6 +428,10 @@ var LockService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetLock",
 			Handler:    _LockService_GetLock_Handler,
+		},
+		{
+			MethodName: "ListLocks",
+			Handler:    _LockService_ListLocks_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -334,6 +334,210 @@ func (x *GetSequenceResponse) GetServerScriptCalls() uint64 {
 	return 0
 }
 
+// Asks for a page of sequences.
+type ListSequencesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Lists only sequences whose name begins with this text: up to 256 bytes of UTF-8 without
+	// control characters. Empty: all sequences.
+	Prefix string `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	// Sequences a page: 1 to 1,000. Default: 100.
+	PageSize *uint32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// next_page_token of the page before, of the same namespace and prefix; empty for the
+	// first.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSequencesRequest) Reset() {
+	*x = ListSequencesRequest{}
+	mi := &file_tollgate_v1_sequence_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSequencesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSequencesRequest) ProtoMessage() {}
+
+func (x *ListSequencesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tollgate_v1_sequence_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSequencesRequest.ProtoReflect.Descriptor instead.
+func (*ListSequencesRequest) Descriptor() ([]byte, []int) {
+	return file_tollgate_v1_sequence_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ListSequencesRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *ListSequencesRequest) GetPageSize() uint32 {
+	if x != nil && x.PageSize != nil {
+		return *x.PageSize
+	}
+	return 0
+}
+
+func (x *ListSequencesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// A page of sequences.
+type ListSequencesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most page_size sequences; any page can be shorter, or empty.
+	// The listing ends with an empty next_page_token.
+	Sequences []*Sequence `protobuf:"bytes,1,rep,name=sequences,proto3" json:"sequences,omitempty"`
+	// The next page's token; empty after the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Sequences whose stored values cannot be read. They count for page_size.
+	Unreadable    []string `protobuf:"bytes,3,rep,name=unreadable,proto3" json:"unreadable,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSequencesResponse) Reset() {
+	*x = ListSequencesResponse{}
+	mi := &file_tollgate_v1_sequence_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSequencesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSequencesResponse) ProtoMessage() {}
+
+func (x *ListSequencesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tollgate_v1_sequence_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSequencesResponse.ProtoReflect.Descriptor instead.
+func (*ListSequencesResponse) Descriptor() ([]byte, []int) {
+	return file_tollgate_v1_sequence_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ListSequencesResponse) GetSequences() []*Sequence {
+	if x != nil {
+		return x.Sequences
+	}
+	return nil
+}
+
+func (x *ListSequencesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListSequencesResponse) GetUnreadable() []string {
+	if x != nil {
+		return x.Unreadable
+	}
+	return nil
+}
+
+// A sequence and its last value, as in GetSequenceResponse.
+type Sequence struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The sequence.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The last value that was given out, or may have been given out after a failover.
+	Last uint64 `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"`
+	// When it was given out, on the engine's clock.
+	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	// The value in the layout of the name; empty without a layout.
+	Serial        string `protobuf:"bytes,4,opt,name=serial,proto3" json:"serial,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Sequence) Reset() {
+	*x = Sequence{}
+	mi := &file_tollgate_v1_sequence_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sequence) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sequence) ProtoMessage() {}
+
+func (x *Sequence) ProtoReflect() protoreflect.Message {
+	mi := &file_tollgate_v1_sequence_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sequence.ProtoReflect.Descriptor instead.
+func (*Sequence) Descriptor() ([]byte, []int) {
+	return file_tollgate_v1_sequence_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Sequence) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Sequence) GetLast() uint64 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
+func (x *Sequence) GetUpdateTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UpdateTime
+	}
+	return nil
+}
+
+func (x *Sequence) GetSerial() string {
+	if x != nil {
+		return x.Serial
+	}
+	return ""
+}
+
 var File_tollgate_v1_sequence_proto protoreflect.FileDescriptor
 
 const file_tollgate_v1_sequence_proto_rawDesc = "" +
@@ -364,10 +568,30 @@ const file_tollgate_v1_sequence_proto_rawDesc = "" +
 	"updateTime\x12\x16\n" +
 	"\x06serial\x18\x03 \x01(\tR\x06serial\x12#\n" +
 	"\rserver_values\x18\x04 \x01(\x04R\fserverValues\x12.\n" +
-	"\x13server_script_calls\x18\x05 \x01(\x04R\x11serverScriptCalls2\xb8\x01\n" +
+	"\x13server_script_calls\x18\x05 \x01(\x04R\x11serverScriptCalls\"}\n" +
+	"\x14ListSequencesRequest\x12\x16\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12 \n" +
+	"\tpage_size\x18\x02 \x01(\rH\x00R\bpageSize\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageTokenB\f\n" +
+	"\n" +
+	"_page_size\"\x94\x01\n" +
+	"\x15ListSequencesResponse\x123\n" +
+	"\tsequences\x18\x01 \x03(\v2\x15.tollgate.v1.SequenceR\tsequences\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1e\n" +
+	"\n" +
+	"unreadable\x18\x03 \x03(\tR\n" +
+	"unreadable\"\x87\x01\n" +
+	"\bSequence\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04last\x18\x02 \x01(\x04R\x04last\x12;\n" +
+	"\vupdate_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"updateTime\x12\x16\n" +
+	"\x06serial\x18\x04 \x01(\tR\x06serial2\x90\x02\n" +
 	"\x0fSequenceService\x12S\n" +
 	"\fNextSequence\x12 .tollgate.v1.NextSequenceRequest\x1a!.tollgate.v1.NextSequenceResponse\x12P\n" +
-	"\vGetSequence\x12\x1f.tollgate.v1.GetSequenceRequest\x1a .tollgate.v1.GetSequenceResponseB|\n" +
+	"\vGetSequence\x12\x1f.tollgate.v1.GetSequenceRequest\x1a .tollgate.v1.GetSequenceResponse\x12V\n" +
+	"\rListSequences\x12!.tollgate.v1.ListSequencesRequest\x1a\".tollgate.v1.ListSequencesResponseB|\n" +
 	"\x0eio.tollgate.v1P\x01Z=github.com/tollgate/tollgate/clients/go/tollgatepb;tollgatepb\xaa\x02\vTollgate.V1\xca\x02\vTollgate\\V1\xea\x02\fTollgate::V1b\x06proto3"
 
 var (
@@ -382,25 +606,32 @@ func file_tollgate_v1_sequence_proto_rawDescGZIP() []byte {
 	return file_tollgate_v1_sequence_proto_rawDescData
 }
 
-var file_tollgate_v1_sequence_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_tollgate_v1_sequence_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_tollgate_v1_sequence_proto_goTypes = []any{
 	(*NextSequenceRequest)(nil),   // 0: tollgate.v1.NextSequenceRequest
 	(*NextSequenceResponse)(nil),  // 1: tollgate.v1.NextSequenceResponse
 	(*GetSequenceRequest)(nil),    // 2: tollgate.v1.GetSequenceRequest
 	(*GetSequenceResponse)(nil),   // 3: tollgate.v1.GetSequenceResponse
-	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
+	(*ListSequencesRequest)(nil),  // 4: tollgate.v1.ListSequencesRequest
+	(*ListSequencesResponse)(nil), // 5: tollgate.v1.ListSequencesResponse
+	(*Sequence)(nil),              // 6: tollgate.v1.Sequence
+	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
 }
 var file_tollgate_v1_sequence_proto_depIdxs = []int32{
-	4, // 0: tollgate.v1.GetSequenceResponse.update_time:type_name -> google.protobuf.Timestamp
-	0, // 1: tollgate.v1.SequenceService.NextSequence:input_type -> tollgate.v1.NextSequenceRequest
-	2, // 2: tollgate.v1.SequenceService.GetSequence:input_type -> tollgate.v1.GetSequenceRequest
-	1, // 3: tollgate.v1.SequenceService.NextSequence:output_type -> tollgate.v1.NextSequenceResponse
-	3, // 4: tollgate.v1.SequenceService.GetSequence:output_type -> tollgate.v1.GetSequenceResponse
-	3, // [3:5] is the sub-list for method output_type
-	1, // [1:3] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	7, // 0: tollgate.v1.GetSequenceResponse.update_time:type_name -> google.protobuf.Timestamp
+	6, // 1: tollgate.v1.ListSequencesResponse.sequences:type_name -> tollgate.v1.Sequence
+	7, // 2: tollgate.v1.Sequence.update_time:type_name -> google.protobuf.Timestamp
+	0, // 3: tollgate.v1.SequenceService.NextSequence:input_type -> tollgate.v1.NextSequenceRequest
+	2, // 4: tollgate.v1.SequenceService.GetSequence:input_type -> tollgate.v1.GetSequenceRequest
+	4, // 5: tollgate.v1.SequenceService.ListSequences:input_type -> tollgate.v1.ListSequencesRequest
+	1, // 6: tollgate.v1.SequenceService.NextSequence:output_type -> tollgate.v1.NextSequenceResponse
+	3, // 7: tollgate.v1.SequenceService.GetSequence:output_type -> tollgate.v1.GetSequenceResponse
+	5, // 8: tollgate.v1.SequenceService.ListSequences:output_type -> tollgate.v1.ListSequencesResponse
+	6, // [6:9] is the sub-list for method output_type
+	3, // [3:6] is the sub-list for method input_type
+	3, // [3:3] is the sub-list for extension type_name
+	3, // [3:3] is the sub-list for extension extendee
+	0, // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_tollgate_v1_sequence_proto_init() }
@@ -409,13 +640,14 @@ func file_tollgate_v1_sequence_proto_init() {
 		return
 	}
 	file_tollgate_v1_sequence_proto_msgTypes[0].OneofWrappers = []any{}
+	file_tollgate_v1_sequence_proto_msgTypes[4].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tollgate_v1_sequence_proto_rawDesc), len(file_tollgate_v1_sequence_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,8 +19,9 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	SequenceService_NextSequence_FullMethodName = "/tollgate.v1.SequenceService/NextSequence"
-	SequenceService_GetSequence_FullMethodName  = "/tollgate.v1.SequenceService/GetSequence"
+	SequenceService_NextSequence_FullMethodName  = "/tollgate.v1.SequenceService/NextSequence"
+	SequenceService_GetSequence_FullMethodName   = "/tollgate.v1.SequenceService/GetSequence"
+	SequenceService_ListSequences_FullMethodName = "/tollgate.v1.SequenceService/ListSequences"
 )
 
 // SequenceServiceClient is the client API for SequenceService service.
@@ -105,6 +106,12 @@ type SequenceServiceClient interface {
 	//
 	// Idempotent: changes nothing.
 	GetSequence(ctx context.Context, in *GetSequenceRequest, opts ...grpc.CallOption) (*GetSequenceResponse, error)
+	// Lists the sequences that have given out a value, in no order.
+	//
+	// A sequence that exists during the whole listing appears, and can appear twice. A
+	// sequence that is new can be missing. While slots of a Redis Cluster move between nodes,
+	// other sequences can be missing, too.
+	ListSequences(ctx context.Context, in *ListSequencesRequest, opts ...grpc.CallOption) (*ListSequencesResponse, error)
 }
 
 type sequenceServiceClient struct {
@@ -129,6 +136,16 @@ func (c *sequenceServiceClient) GetSequence(ctx context.Context, in *GetSequence
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetSequenceResponse)
 	err := c.cc.Invoke(ctx, SequenceService_GetSequence_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sequenceServiceClient) ListSequences(ctx context.Context, in *ListSequencesRequest, opts ...grpc.CallOption) (*ListSequencesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSequencesResponse)
+	err := c.cc.Invoke(ctx, SequenceService_ListSequences_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -217,6 +234,12 @@ type SequenceServiceServer interface {
 	//
 	// Idempotent: changes nothing.
 	GetSequence(context.Context, *GetSequenceRequest) (*GetSequenceResponse, error)
+	// Lists the sequences that have given out a value, in no order.
+	//
+	// A sequence that exists during the whole listing appears, and can appear twice. A
+	// sequence that is new can be missing. While slots of a Redis Cluster move between nodes,
+	// other sequences can be missing, too.
+	ListSequences(context.Context, *ListSequencesRequest) (*ListSequencesResponse, error)
 	mustEmbedUnimplementedSequenceServiceServer()
 }
 
@@ -232,6 +255,9 @@ func (UnimplementedSequenceServiceServer) NextSequence(context.Context, *NextSeq
 }
 func (UnimplementedSequenceServiceServer) GetSequence(context.Context, *GetSequenceRequest) (*GetSequenceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetSequence not implemented")
+}
+func (UnimplementedSequenceServiceServer) ListSequences(context.Context, *ListSequencesRequest) (*ListSequencesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSequences not implemented")
 }
 func (UnimplementedSequenceServiceServer) mustEmbedUnimplementedSequenceServiceServer() {}
 func (UnimplementedSequenceServiceServer) testEmbeddedByValue()                         {}
@@ -290,6 +316,24 @@ func _SequenceService_GetSequence_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SequenceService_ListSequences_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSequencesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SequenceServiceServer).ListSequences(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SequenceService_ListSequences_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SequenceServiceServer).ListSequences(ctx, req.(*ListSequencesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // SequenceService_ServiceDesc is the grpc.ServiceDesc for SequenceService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -304,6 +348,10 @@ var SequenceService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetSequence",
 			Handler:    _SequenceService_GetSequence_Handler,
+		},
+		{
+			MethodName: "ListSequences",
+			Handler:    _SequenceService_ListSequences_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -1195,6 +1195,137 @@ func (x *GetStockResponse) GetStock() *Stock {
 	return nil
 }
 
+// Asks for a page of the stock.
+type ListStockRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Lists only skus that begin with this text: up to 256 bytes of UTF-8 without control
+	// characters. Empty: all skus.
+	Prefix string `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	// Skus a page: 1 to 1,000. Default: 100.
+	PageSize *uint32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// next_page_token of the page before, of the same namespace and prefix; empty for the
+	// first.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListStockRequest) Reset() {
+	*x = ListStockRequest{}
+	mi := &file_tollgate_v1_stock_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListStockRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListStockRequest) ProtoMessage() {}
+
+func (x *ListStockRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tollgate_v1_stock_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListStockRequest.ProtoReflect.Descriptor instead.
+func (*ListStockRequest) Descriptor() ([]byte, []int) {
+	return file_tollgate_v1_stock_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ListStockRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *ListStockRequest) GetPageSize() uint32 {
+	if x != nil && x.PageSize != nil {
+		return *x.PageSize
+	}
+	return 0
+}
+
+func (x *ListStockRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// A page of the stock.
+type ListStockResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most page_size skus; any page can be shorter, or empty.
+	// The listing ends with an empty next_page_token.
+	Stock []*Stock `protobuf:"bytes,1,rep,name=stock,proto3" json:"stock,omitempty"`
+	// The next page's token; empty after the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Skus whose stored values cannot be read. They count for page_size.
+	Unreadable    []string `protobuf:"bytes,3,rep,name=unreadable,proto3" json:"unreadable,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListStockResponse) Reset() {
+	*x = ListStockResponse{}
+	mi := &file_tollgate_v1_stock_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListStockResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListStockResponse) ProtoMessage() {}
+
+func (x *ListStockResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tollgate_v1_stock_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListStockResponse.ProtoReflect.Descriptor instead.
+func (*ListStockResponse) Descriptor() ([]byte, []int) {
+	return file_tollgate_v1_stock_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ListStockResponse) GetStock() []*Stock {
+	if x != nil {
+		return x.Stock
+	}
+	return nil
+}
+
+func (x *ListStockResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListStockResponse) GetUnreadable() []string {
+	if x != nil {
+		return x.Unreadable
+	}
+	return nil
+}
+
 var File_tollgate_v1_stock_proto protoreflect.FileDescriptor
 
 const file_tollgate_v1_stock_proto_rawDesc = "" +
@@ -1267,7 +1398,20 @@ const file_tollgate_v1_stock_proto_rawDesc = "" +
 	"\x0fGetStockRequest\x12\x10\n" +
 	"\x03sku\x18\x01 \x01(\tR\x03sku\"<\n" +
 	"\x10GetStockResponse\x12(\n" +
-	"\x05stock\x18\x01 \x01(\v2\x12.tollgate.v1.StockR\x05stock*\x93\x01\n" +
+	"\x05stock\x18\x01 \x01(\v2\x12.tollgate.v1.StockR\x05stock\"y\n" +
+	"\x10ListStockRequest\x12\x16\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12 \n" +
+	"\tpage_size\x18\x02 \x01(\rH\x00R\bpageSize\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageTokenB\f\n" +
+	"\n" +
+	"_page_size\"\x85\x01\n" +
+	"\x11ListStockResponse\x12(\n" +
+	"\x05stock\x18\x01 \x03(\v2\x12.tollgate.v1.StockR\x05stock\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1e\n" +
+	"\n" +
+	"unreadable\x18\x03 \x03(\tR\n" +
+	"unreadable*\x93\x01\n" +
 	"\x10ReservationState\x12!\n" +
 	"\x1dRESERVATION_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16RESERVATION_STATE_HELD\x10\x01\x12\x1f\n" +
@@ -1292,14 +1436,15 @@ const file_tollgate_v1_stock_proto_rawDesc = "" +
 	" CANCEL_OUTCOME_ALREADY_CANCELLED\x10\x02\x12$\n" +
 	" CANCEL_OUTCOME_ALREADY_CONFIRMED\x10\x03\x12\x1a\n" +
 	"\x16CANCEL_OUTCOME_EXPIRED\x10\x04\x12\x1a\n" +
-	"\x16CANCEL_OUTCOME_UNKNOWN\x10\x052\x89\x04\n" +
+	"\x16CANCEL_OUTCOME_UNKNOWN\x10\x052\xd5\x04\n" +
 	"\fStockService\x12G\n" +
 	"\bSetStock\x12\x1c.tollgate.v1.SetStockRequest\x1a\x1d.tollgate.v1.SetStockResponse\x12G\n" +
 	"\bAddStock\x12\x1c.tollgate.v1.AddStockRequest\x1a\x1d.tollgate.v1.AddStockResponse\x12S\n" +
 	"\fReserveStock\x12 .tollgate.v1.ReserveStockRequest\x1a!.tollgate.v1.ReserveStockResponse\x12e\n" +
 	"\x12ConfirmReservation\x12&.tollgate.v1.ConfirmReservationRequest\x1a'.tollgate.v1.ConfirmReservationResponse\x12b\n" +
 	"\x11CancelReservation\x12%.tollgate.v1.CancelReservationRequest\x1a&.tollgate.v1.CancelReservationResponse\x12G\n" +
-	"\bGetStock\x12\x1c.tollgate.v1.GetStockRequest\x1a\x1d.tollgate.v1.GetStockResponseB|\n" +
+	"\bGetStock\x12\x1c.tollgate.v1.GetStockRequest\x1a\x1d.tollgate.v1.GetStockResponse\x12J\n" +
+	"\tListStock\x12\x1d.tollgate.v1.ListStockRequest\x1a\x1e.tollgate.v1.ListStockResponseB|\n" +
 	"\x0eio.tollgate.v1P\x01Z=github.com/tollgate/tollgate/clients/go/tollgatepb;tollgatepb\xaa\x02\vTollgate.V1\xca\x02\vTollgate\\V1\xea\x02\fTollgate::V1b\x06proto3"
 
 var (
@@ -1315,7 +1460,7 @@ func file_tollgate_v1_stock_proto_rawDescGZIP() []byte {
 }
 
 var file_tollgate_v1_stock_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_tollgate_v1_stock_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_tollgate_v1_stock_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_tollgate_v1_stock_proto_goTypes = []any{
 	(ReservationState)(0),              // 0: tollgate.v1.ReservationState
 	(ReserveOutcome)(0),                // 1: tollgate.v1.ReserveOutcome
@@ -1335,43 +1480,48 @@ var file_tollgate_v1_stock_proto_goTypes = []any{
 	(*CancelReservationResponse)(nil),  // 15: tollgate.v1.CancelReservationResponse
 	(*GetStockRequest)(nil),            // 16: tollgate.v1.GetStockRequest
 	(*GetStockResponse)(nil),           // 17: tollgate.v1.GetStockResponse
-	(*timestamppb.Timestamp)(nil),      // 18: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),        // 19: google.protobuf.Duration
+	(*ListStockRequest)(nil),           // 18: tollgate.v1.ListStockRequest
+	(*ListStockResponse)(nil),          // 19: tollgate.v1.ListStockResponse
+	(*timestamppb.Timestamp)(nil),      // 20: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),        // 21: google.protobuf.Duration
 }
 var file_tollgate_v1_stock_proto_depIdxs = []int32{
 	0,  // 0: tollgate.v1.Reservation.state:type_name -> tollgate.v1.ReservationState
-	18, // 1: tollgate.v1.Reservation.reserve_time:type_name -> google.protobuf.Timestamp
-	18, // 2: tollgate.v1.Reservation.expire_time:type_name -> google.protobuf.Timestamp
-	19, // 3: tollgate.v1.Reservation.expires_in:type_name -> google.protobuf.Duration
+	20, // 1: tollgate.v1.Reservation.reserve_time:type_name -> google.protobuf.Timestamp
+	20, // 2: tollgate.v1.Reservation.expire_time:type_name -> google.protobuf.Timestamp
+	21, // 3: tollgate.v1.Reservation.expires_in:type_name -> google.protobuf.Duration
 	4,  // 4: tollgate.v1.SetStockResponse.stock:type_name -> tollgate.v1.Stock
 	4,  // 5: tollgate.v1.AddStockResponse.stock:type_name -> tollgate.v1.Stock
-	19, // 6: tollgate.v1.ReserveStockRequest.hold_duration:type_name -> google.protobuf.Duration
+	21, // 6: tollgate.v1.ReserveStockRequest.hold_duration:type_name -> google.protobuf.Duration
 	1,  // 7: tollgate.v1.ReserveStockResponse.outcome:type_name -> tollgate.v1.ReserveOutcome
 	5,  // 8: tollgate.v1.ReserveStockResponse.reservation:type_name -> tollgate.v1.Reservation
 	4,  // 9: tollgate.v1.ReserveStockResponse.stock:type_name -> tollgate.v1.Stock
-	19, // 10: tollgate.v1.ReserveStockResponse.retry_after:type_name -> google.protobuf.Duration
+	21, // 10: tollgate.v1.ReserveStockResponse.retry_after:type_name -> google.protobuf.Duration
 	2,  // 11: tollgate.v1.ConfirmReservationResponse.outcome:type_name -> tollgate.v1.ConfirmOutcome
 	4,  // 12: tollgate.v1.ConfirmReservationResponse.stock:type_name -> tollgate.v1.Stock
 	3,  // 13: tollgate.v1.CancelReservationResponse.outcome:type_name -> tollgate.v1.CancelOutcome
 	4,  // 14: tollgate.v1.CancelReservationResponse.stock:type_name -> tollgate.v1.Stock
 	4,  // 15: tollgate.v1.GetStockResponse.stock:type_name -> tollgate.v1.Stock
-	6,  // 16: tollgate.v1.StockService.SetStock:input_type -> tollgate.v1.SetStockRequest
-	8,  // 17: tollgate.v1.StockService.AddStock:input_type -> tollgate.v1.AddStockRequest
-	10, // 18: tollgate.v1.StockService.ReserveStock:input_type -> tollgate.v1.ReserveStockRequest
-	12, // 19: tollgate.v1.StockService.ConfirmReservation:input_type -> tollgate.v1.ConfirmReservationRequest
-	14, // 20: tollgate.v1.StockService.CancelReservation:input_type -> tollgate.v1.CancelReservationRequest
-	16, // 21: tollgate.v1.StockService.GetStock:input_type -> tollgate.v1.GetStockRequest
-	7,  // 22: tollgate.v1.StockService.SetStock:output_type -> tollgate.v1.SetStockResponse
-	9,  // 23: tollgate.v1.StockService.AddStock:output_type -> tollgate.v1.AddStockResponse
-	11, // 24: tollgate.v1.StockService.ReserveStock:output_type -> tollgate.v1.ReserveStockResponse
-	13, // 25: tollgate.v1.StockService.ConfirmReservation:output_type -> tollgate.v1.ConfirmReservationResponse
-	15, // 26: tollgate.v1.StockService.CancelReservation:output_type -> tollgate.v1.CancelReservationResponse
-	17, // 27: tollgate.v1.StockService.GetStock:output_type -> tollgate.v1.GetStockResponse
-	22, // [22:28] is the sub-list for method output_type
-	16, // [16:22] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	4,  // 16: tollgate.v1.ListStockResponse.stock:type_name -> tollgate.v1.Stock
+	6,  // 17: tollgate.v1.StockService.SetStock:input_type -> tollgate.v1.SetStockRequest
+	8,  // 18: tollgate.v1.StockService.AddStock:input_type -> tollgate.v1.AddStockRequest
+	10, // 19: tollgate.v1.StockService.ReserveStock:input_type -> tollgate.v1.ReserveStockRequest
+	12, // 20: tollgate.v1.StockService.ConfirmReservation:input_type -> tollgate.v1.ConfirmReservationRequest
+	14, // 21: tollgate.v1.StockService.CancelReservation:input_type -> tollgate.v1.CancelReservationRequest
+	16, // 22: tollgate.v1.StockService.GetStock:input_type -> tollgate.v1.GetStockRequest
+	18, // 23: tollgate.v1.StockService.ListStock:input_type -> tollgate.v1.ListStockRequest
+	7,  // 24: tollgate.v1.StockService.SetStock:output_type -> tollgate.v1.SetStockResponse
+	9,  // 25: tollgate.v1.StockService.AddStock:output_type -> tollgate.v1.AddStockResponse
+	11, // 26: tollgate.v1.StockService.ReserveStock:output_type -> tollgate.v1.ReserveStockResponse
+	13, // 27: tollgate.v1.StockService.ConfirmReservation:output_type -> tollgate.v1.ConfirmReservationResponse
+	15, // 28: tollgate.v1.StockService.CancelReservation:output_type -> tollgate.v1.CancelReservationResponse
+	17, // 29: tollgate.v1.StockService.GetStock:output_type -> tollgate.v1.GetStockResponse
+	19, // 30: tollgate.v1.StockService.ListStock:output_type -> tollgate.v1.ListStockResponse
+	24, // [24:31] is the sub-list for method output_type
+	17, // [17:24] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_tollgate_v1_stock_proto_init() }
@@ -1382,13 +1532,14 @@ func file_tollgate_v1_stock_proto_init() {
 	file_tollgate_v1_stock_proto_msgTypes[2].OneofWrappers = []any{}
 	file_tollgate_v1_stock_proto_msgTypes[6].OneofWrappers = []any{}
 	file_tollgate_v1_stock_proto_msgTypes[7].OneofWrappers = []any{}
+	file_tollgate_v1_stock_proto_msgTypes[14].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tollgate_v1_stock_proto_rawDesc), len(file_tollgate_v1_stock_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

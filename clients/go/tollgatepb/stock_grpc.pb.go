@@ -25,6 +25,7 @@ const (
 	StockService_ConfirmReservation_FullMethodName = "/tollgate.v1.StockService/ConfirmReservation"
 	StockService_CancelReservation_FullMethodName  = "/tollgate.v1.StockService/CancelReservation"
 	StockService_GetStock_FullMethodName           = "/tollgate.v1.StockService/GetStock"
+	StockService_ListStock_FullMethodName          = "/tollgate.v1.StockService/ListStock"
 )
 
 // StockServiceClient is the client API for StockService service.
@@ -116,6 +117,12 @@ type StockServiceClient interface {
 	//
 	// Idempotent: changes none of the returned numbers.
 	GetStock(ctx context.Context, in *GetStockRequest, opts ...grpc.CallOption) (*GetStockResponse, error)
+	// Lists the stock of the skus, in no order.
+	//
+	// A sku that exists during the whole listing appears, and can appear twice. A sku that is
+	// new can be missing. While slots of a Redis Cluster move between nodes, other skus can be
+	// missing, too.
+	ListStock(ctx context.Context, in *ListStockRequest, opts ...grpc.CallOption) (*ListStockResponse, error)
 }
 
 type stockServiceClient struct {
@@ -180,6 +187,16 @@ func (c *stockServiceClient) GetStock(ctx context.Context, in *GetStockRequest, 
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetStockResponse)
 	err := c.cc.Invoke(ctx, StockService_GetStock_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *stockServiceClient) ListStock(ctx context.Context, in *ListStockRequest, opts ...grpc.CallOption) (*ListStockResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListStockResponse)
+	err := c.cc.Invoke(ctx, StockService_ListStock_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -275,6 +292,12 @@ type StockServiceServer interface {
 	//
 	// Idempotent: changes none of the returned numbers.
 	GetStock(context.Context, *GetStockRequest) (*GetStockResponse, error)
+	// Lists the stock of the skus, in no order.
+	//
+	// A sku that exists during the whole listing appears, and can appear twice. A sku that is
+	// new can be missing. While slots of a Redis Cluster move between nodes, other skus can be
+	// missing, too.
+	ListStock(context.Context, *ListStockRequest) (*ListStockResponse, error)
 	mustEmbedUnimplementedStockServiceServer()
 }
 
@@ -302,6 +325,9 @@ func (UnimplementedStockServiceServer) CancelReservation(context.Context, *Cance
 }
 func (UnimplementedStockServiceServer) GetStock(context.Context, *GetStockRequest) (*GetStockResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetStock not implemented")
+}
+func (UnimplementedStockServiceServer) ListStock(context.Context, *ListStockRequest) (*ListStockResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListStock not implemented")
 }
 func (UnimplementedStockServiceServer) mustEmbedUnimplementedStockServiceServer() {}
 func (UnimplementedStockServiceServer) testEmbeddedByValue()                      {}
@@ -432,6 +458,24 @@ func _StockService_GetStock_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _StockService_ListStock_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListStockRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(StockServiceServer).ListStock(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: StockService_ListStock_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(StockServiceServer).ListStock(ctx, req.(*ListStockRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // StockService_ServiceDesc is the grpc.ServiceDesc for StockService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -462,6 +506,10 @@ var StockService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetStock",
 			Handler:    _StockService_GetStock_Handler,
+		},
+		{
+			MethodName: "ListStock",
+			Handler:    _StockService_ListStock_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

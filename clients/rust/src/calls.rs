@@ -67,6 +67,7 @@ calls! {
     LockServiceClient: renew_lock(RenewLockRequest) -> RenewLockResponse, |_| true;
     LockServiceClient: release_lock(ReleaseLockRequest) -> ReleaseLockResponse, |_| true;
     LockServiceClient: get_lock(GetLockRequest) -> GetLockResponse, |_| true;
+    LockServiceClient: list_locks(ListLocksRequest) -> ListLocksResponse, |_| true;
     // Without an id a repeat would count twice.
     RateServiceClient: check_rate(CheckRateRequest) -> CheckRateResponse,
         |it| !it.request_id.is_empty() || it.cost == Some(0);
@@ -79,6 +80,7 @@ calls! {
     SequenceServiceClient: next_sequence(NextSequenceRequest) -> NextSequenceResponse,
         |it| !it.request_id.is_empty();
     SequenceServiceClient: get_sequence(GetSequenceRequest) -> GetSequenceResponse, |_| true;
+    SequenceServiceClient: list_sequences(ListSequencesRequest) -> ListSequencesResponse, |_| true;
     // A repeat would undo what other callers changed since the first one.
     StockServiceClient: set_stock(SetStockRequest) -> SetStockResponse, |_| false;
     StockServiceClient: add_stock(AddStockRequest) -> AddStockResponse,
@@ -89,4 +91,5 @@ calls! {
     StockServiceClient: cancel_reservation(CancelReservationRequest) -> CancelReservationResponse,
         |_| true;
     StockServiceClient: get_stock(GetStockRequest) -> GetStockResponse, |_| true;
+    StockServiceClient: list_stock(ListStockRequest) -> ListStockResponse, |_| true;
 }

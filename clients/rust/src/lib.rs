@@ -30,7 +30,8 @@
 //! - [`Connection::reserve`]: a reservation that is confirmed, or cancelled on drop.
 //! - [`Watch`]: the events of a pool or policy, over lost connections.
 //! - [`Connection::call`]: any call of the contract, with deadlines and retries.
-//! - [`Connection::pools`], [`Pool::details`], [`Connection::ban`] and others: for operators.
+//! - [`Connection::pools`], [`Connection::list_locks`], [`Pool::details`], [`Connection::ban`] and
+//!   others: for operators.
 //! - [`Connection::status`], [`Connection::reload_config`], [`Connection::health`]: the server.
 //! - [`Lock`]: a lock that is renewed step by step, over new connections after errors.
 //!

@@ -161,6 +161,38 @@ impl Connection {
         let message = pb::GetSequenceRequest { name: name.to_owned() };
         self.call(message).await
     }
+
+    /// Lists a page of the held locks whose name begins with `prefix`. An empty `page_token` starts
+    /// at the first page. A page can be empty; the last one has an empty `next_page_token`.
+    pub async fn list_locks(
+        &self,
+        prefix: &str,
+        page_token: &str,
+    ) -> Result<pb::ListLocksResponse, Error> {
+        let (prefix, page_token) = (prefix.to_owned(), page_token.to_owned());
+        self.call(pb::ListLocksRequest { prefix, page_size: Some(PAGE), page_token }).await
+    }
+
+    /// Lists a page of the sequences whose name begins with `prefix`, as
+    /// [`Connection::list_locks`] does.
+    pub async fn list_sequences(
+        &self,
+        prefix: &str,
+        page_token: &str,
+    ) -> Result<pb::ListSequencesResponse, Error> {
+        let (prefix, page_token) = (prefix.to_owned(), page_token.to_owned());
+        self.call(pb::ListSequencesRequest { prefix, page_size: Some(PAGE), page_token }).await
+    }
+
+    /// Lists a page of the skus that begin with `prefix`, as [`Connection::list_locks`] does.
+    pub async fn list_stock(
+        &self,
+        prefix: &str,
+        page_token: &str,
+    ) -> Result<pb::ListStockResponse, Error> {
+        let (prefix, page_token) = (prefix.to_owned(), page_token.to_owned());
+        self.call(pb::ListStockRequest { prefix, page_size: Some(PAGE), page_token }).await
+    }
 }
 
 /// Adds the metadata of the actor to a request.

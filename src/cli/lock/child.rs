@@ -31,7 +31,7 @@ pub(super) fn start(options: &LockOptions, owner: &str, token: u64) -> io::Resul
     Command::new(&options.command[0])
         .args(&options.command[1..])
         .env("TOLLGATE_FENCING_TOKEN", token.to_string())
-        .env("TOLLGATE_LOCK_NAME", &options.name)
+        .env("TOLLGATE_LOCK_NAME", options.name())
         .env("TOLLGATE_LOCK_OWNER", owner)
         .spawn()
 }
@@ -60,7 +60,7 @@ pub(super) async fn wait(
             }
             lost = &mut keep, if !is_lost => {
                 is_lost = true;
-                let name = &options.name;
+                let name = options.name();
                 match options.if_lost {
                     IfLost::Ignore => {
                         tell(&format!("`{name}` is lost: {lost}; the command continues"));

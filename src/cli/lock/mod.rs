@@ -1,6 +1,7 @@
-//! `tollgate lock`: runs a command while holding a lock.
+//! `tollgate lock`: runs a command while holding a lock, or lists the held locks.
 
 mod child;
+mod list;
 mod options;
 mod signals;
 
@@ -9,7 +10,8 @@ use std::{io::ErrorKind, time::Duration};
 use tokio::{select, time::sleep};
 use tollgate_client::{Acquisition, Connection, Error, Lock, pb, time};
 
-pub use options::{HELP, IfLost, LockOptions};
+pub use list::list;
+pub use options::{HELP, IfLost, LockOptions, LockVerb};
 
 use self::{
     child::{Ended, code},
@@ -48,7 +50,7 @@ pub async fn run(options: &LockOptions, tell: impl Fn(&str)) -> Result<LockEnd, 
         signal = signals.next() => return Ok(LockEnd::Exited(code(signal))),
     };
     let owner = options.owner();
-    let mut lock = Lock::new(connection, &options.name, &owner, options.lease);
+    let mut lock = Lock::new(connection, options.name(), &owner, options.lease);
     let answer = select! {
         answer = lock.acquire(options.wait) => answer,
         signal = signals.next() => {
@@ -59,7 +61,7 @@ pub async fn run(options: &LockOptions, tell: impl Fn(&str)) -> Result<LockEnd, 
     let lease = match answer {
         Ok(Acquisition::Acquired(lease)) => lease,
         Ok(Acquisition::Held { holder, retry_after }) => {
-            tell(&held(&options.name, &holder, retry_after));
+            tell(&held(options.name(), &holder, retry_after));
             print_held(options, holder, retry_after);
             return Ok(LockEnd::Refused);
         }
@@ -112,7 +114,7 @@ fn report(
     mut ended: Ended,
     tell: impl Fn(&str),
 ) -> LockEnd {
-    let name = &options.name;
+    let name = options.name();
     match released {
         // The loss was already reported.
         _ if ended.is_lost => {}
@@ -154,7 +156,7 @@ fn held(name: &str, holder: &str, retry_after: Duration) -> String {
 }
 
 fn acquire(options: &LockOptions) -> String {
-    format!("acquire `{}`", options.name)
+    format!("acquire `{}`", options.name())
 }
 
 /// Returns what to do about a failed call.

@@ -7,9 +7,12 @@ use std::{
     time::Duration,
 };
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 
-use super::super::{flags, output::OutputFlags};
+use super::super::{
+    flags::{self, PrefixFlags},
+    output::OutputFlags,
+};
 use crate::lock::LEASE_MAX;
 
 /// Minimum lease: a busy machine may renew shorter leases too late.
@@ -25,6 +28,9 @@ Examples:
 
   One migration after the other, each waits up to 10 minutes:
     tollgate lock migrate --wait 10m -- ./migrate.sh --all
+
+  The held locks whose name begins with `deploy:`:
+    tollgate lock list --prefix deploy:
 
 Acquires the lock, runs COMMAND, renews the lease after each third of it, and releases
 the lock when COMMAND has ended. COMMAND inherits standard input, output and error. Its
@@ -51,14 +57,24 @@ COMMAND ended (not with --if-lost ignore); 126 if COMMAND cannot be executed; 12
 does not exist; 64 for a wrong command line; 69 if there is no answer. Except for
 COMMAND's own status, a message on standard error explains it. A failed release is
 reported there too and changes no status. With --output json, standard output has the
-AcquireLockResponse if another owner holds the lock.";
+AcquireLockResponse if another owner holds the lock.
+
+With --output json, list prints a Lock on each line. A lock that is named `list` needs an
+option before its name: `tollgate lock --wait 0s list -- COMMAND`.";
 
 /// Options of `tollgate lock`.
 #[derive(Debug, Clone, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs")]
+#[command(disable_help_subcommand = true)]
 pub struct LockOptions {
+    /// The verb; `None` to run a command.
+    #[command(subcommand)]
+    pub verb: Option<LockVerb>,
+
     /// Name of the lock, such as `nightly-report`
-    #[arg(value_name = "NAME", value_parser = flags::name)]
-    pub name: String,
+    #[arg(value_name = "NAME", value_parser = flags::name, required = true)]
+    pub name: Option<String>,
 
     /// Owner of the lock, unique among the competitors. Two processes with the same owner share the
     /// lock; a restarted process can continue under its owner's name [default: host, process id and
@@ -95,7 +111,7 @@ pub struct LockOptions {
 
     /// URL of the server
     #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = flags::server)]
-    #[arg(default_value = "http://127.0.0.1:50051")]
+    #[arg(default_value = "http://127.0.0.1:50051", global = true)]
     pub server: String,
 
     /// TLS and token.
@@ -105,6 +121,13 @@ pub struct LockOptions {
     /// Command to run, with its arguments
     #[arg(value_name = "COMMAND", required = true, last = true)]
     pub command: Vec<OsString>,
+}
+
+/// Verbs of `tollgate lock`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum LockVerb {
+    /// List the held locks, in no order
+    List(PrefixFlags),
 }
 
 /// Reaction to a lock that is lost while the command runs.
@@ -117,6 +140,11 @@ pub enum IfLost {
 }
 
 impl LockOptions {
+    /// Returns the name of the lock; empty with a verb.
+    pub(super) fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+
     /// Returns the owner: the option, or a new unique name.
     pub(super) fn owner(&self) -> String {
         let random = || RandomState::new().hash_one(0u8) as u32;
@@ -154,6 +182,16 @@ mod tests {
         assert_eq!((options.if_lost, options.kill_after), (IfLost::Term, None));
         let options: LockOptions = parse("n --wait forever -- ls").expect("good");
         assert_eq!(options.wait, Duration::MAX);
+    }
+
+    #[test]
+    fn list_is_a_verb_unless_an_option_is_before_it() {
+        let options: LockOptions = parse("list --prefix a --server http://x").expect("good");
+        let Some(LockVerb::List(PrefixFlags { prefix })) = &options.verb else { panic!() };
+        assert_eq!((&**prefix, &*options.server, options.name()), ("a", "http://x", ""));
+        let options: LockOptions = parse("--wait 0s list -- ls").expect("good");
+        assert_eq!((options.name(), options.verb.is_none()), ("list", true));
+        assert!(parse::<LockOptions>("list -- ls").is_err());
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! `tollgate stock`: sets, reserves and sells stock.
+//! `tollgate stock`: sets, reserves, sells and lists stock.
 
 mod line;
+mod list;
 mod options;
 
-pub use options::{HELP, StockOptions, StockVerb};
+pub use options::{HELP, StockCommand, StockOptions, StockVerb};
 
 use tollgate_client::{
     CancelOutcome, ConfirmOutcome, Connection, Error, Order, ReserveOutcome, pb,
@@ -14,19 +15,26 @@ use super::{
     output::OutputFlags,
 };
 
-/// The answer to a call.
+/// The answer of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StockAnswer {
-    /// The answer as one line, text or JSON.
+    /// The answer as one line, text or JSON; empty if it is printed already.
     pub text: String,
     /// Whether the requested state is reached, by this call or an earlier one. If not, the call was
     /// refused.
     pub done: bool,
 }
 
-/// Makes the call.
+/// Makes the call. Lists are printed page by page.
 pub async fn run(options: &StockOptions) -> Result<StockAnswer, ClientError> {
-    let StockOptions { verb, output, server, access } = options;
+    let StockOptions { command, output, server, access } = options;
+    let verb = match command {
+        StockCommand::List(flags) => {
+            list::run(options, flags).await?;
+            return Ok(StockAnswer { text: String::new(), done: true });
+        }
+        StockCommand::One(verb) => verb,
+    };
     let what = verb.what();
     let connection = connect(server, access, &what).await?;
     let answer = call(&connection, verb, *output).await;

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, value_parser};
 
-use super::super::{flags, output::OutputFlags};
+use super::super::{
+    flags::{self, PrefixFlags},
+    output::OutputFlags,
+};
 use crate::{
     decision::time::Millis,
     stock::{HOLD_MAX, HOLD_MIN, QUANTITY_MAX, RESERVE_MAX},
@@ -27,8 +30,12 @@ Examples:
   A delivery, which counts once if the command is repeated:
     tollgate stock add tv-55 20 --request-id truck-17
 
+  The stock of all skus that begin with `tv-`:
+    tollgate stock list --prefix tv-
+
 Prints a line: the outcome, such as RESERVED or SHORT, and the stock of the sku after it.
-With --output json the line is the response, such as a ReserveStockResponse.
+With --output json the line is the response, such as a ReserveStockResponse; list prints a
+Stock on each line.
 A hold that is neither confirmed nor cancelled lapses. reserve, confirm and cancel can be
 repeated; add with a --request-id within 5 minutes.
 
@@ -45,7 +52,7 @@ set.";
 pub struct StockOptions {
     /// The verb.
     #[command(subcommand)]
-    pub verb: StockVerb,
+    pub command: StockCommand,
 
     /// The form of the result.
     #[command(flatten)]
@@ -63,6 +70,16 @@ pub struct StockOptions {
 
 /// Verbs of `tollgate stock`.
 #[derive(Debug, Clone, Subcommand)]
+pub enum StockCommand {
+    /// About one sku.
+    #[command(flatten)]
+    One(StockVerb),
+    /// List the stock of all skus, in no order
+    List(PrefixFlags),
+}
+
+/// Verbs about one sku.
+#[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
 pub enum StockVerb {
     /// Set the quantity on hand, including reserved items; creates the sku
     Set {
@@ -196,12 +213,22 @@ mod tests {
             "reserve s o 1000000000 --hold 30days --buyer b --buyer-limit 9007199254740991",
             "reserve s o --hold 1ms --server tollgate:1",
             "--server tollgate:1 get s",
+            "list",
+            "list --prefix tv- --output json",
         ] {
             let parsed = parse::<StockOptions>(flags);
             assert!(parsed.is_ok(), "{flags}: {parsed:?}");
         }
-        let one = parse::<StockOptions>("reserve s o").expect("one").verb;
-        assert!(matches!(one, StockVerb::Reserve { quantity: 1, hold: None, .. }), "{one:?}");
+        let one = parse::<StockOptions>("reserve s o").expect("one").command;
+        let expected = StockVerb::Reserve {
+            sku: "s".to_owned(),
+            order: "o".to_owned(),
+            quantity: 1,
+            hold: None,
+            buyer: None,
+            buyer_limit: None,
+        };
+        assert!(matches!(one, StockCommand::One(verb) if verb == expected));
     }
 
     #[test]

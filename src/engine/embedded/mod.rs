@@ -7,7 +7,7 @@
 //! - `tables`: the state of a shard
 //! - `executor`: runs decisions; `journal`, `store`: the queue of their changes and its file
 //! - `open`, `load`: read the data directory at start
-//! - `listing`, `namespaces`: list partitions; `quota`: counts what namespaces hold
+//! - `listing`, `namespaces`, `names`: list partitions; `quota`: counts what namespaces hold
 //! - `sweep`: drops expired entries; `ceiling`: refuses new names above `memory_max`
 //! - `export`: the data directory for exports and imports
 //!
@@ -27,6 +27,7 @@ mod export;
 mod journal;
 mod listing;
 mod load;
+mod names;
 mod namespaces;
 mod open;
 mod quota;

@@ -325,6 +325,27 @@ impl Cluster {
         (0..SLOTS).find(is_its).map(|slot| Slot(slot as u16).tag())
     }
 
+    /// The first slot of the node that follows another one in the order of their first slots;
+    /// `None` after the last node.
+    pub(super) fn node_after(&self, first: Option<Slot>) -> Option<Slot> {
+        let owners = self.owners();
+        let mut seen: Vec<&Arc<Node>> = Vec::new();
+        for (slot, owner) in owners.nodes.iter().enumerate() {
+            let Some(owner) = owner else { continue };
+            if seen.last().is_some_and(|last| Arc::ptr_eq(last, owner))
+                || seen.iter().any(|node| Arc::ptr_eq(node, owner))
+            {
+                continue;
+            }
+            seen.push(owner);
+            let slot = Slot(slot as u16);
+            if first.is_none_or(|first| slot > first) {
+                return Some(slot);
+            }
+        }
+        None
+    }
+
     /// Whether a node owns a slot in the map before a change.
     fn leads(&self, node: &Arc<Node>) -> bool {
         self.owners().nodes.iter().flatten().any(|owner| Arc::ptr_eq(owner, node))

@@ -13,6 +13,7 @@
 //!   replica acknowledgement
 //! - `index`, `listing`, `round`, `wake_ups`: the index of partitions for listings and the sweeper,
 //!   and wake-ups
+//! - `names`: listings of names that no index has
 //! - `quota`, `name_scan`: the limits of namespaces on names, leases and queued tasks
 //! - `export`: every key, for exports and imports
 //!
@@ -49,6 +50,7 @@ mod listing;
 mod map;
 mod monitor;
 pub(super) mod name_scan;
+mod names;
 mod node;
 mod options;
 mod pipeline;

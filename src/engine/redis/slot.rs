@@ -1,5 +1,7 @@
 //! Hash slots of a Redis Cluster: CRC-16 of the key's hash tag, modulo 16,384.
 
+use std::sync::LazyLock;
+
 use crc::{CRC_16_XMODEM, Crc};
 
 const CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
@@ -8,6 +10,16 @@ const CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 pub(super) const SLOTS: usize = 16_384;
 /// All slots have a tag below this.
 const TAGS_MAX: u32 = 109_758;
+
+/// The numbers of [`Slot::scan_tag`], by slot. Found once: listings need one for each step.
+static SCAN_TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
+    let mut tags = vec![0; SLOTS];
+    for tag in 0..TAGS_MAX {
+        let Slot(slot) = Slot::of(format!("scan:{tag}").as_bytes());
+        tags[usize::from(slot)] = tag;
+    }
+    tags
+});
 
 /// A hash slot. Without a Cluster all keys use the first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,6 +41,11 @@ impl Slot {
     pub(super) fn tag(self) -> u32 {
         // Each slot has one: a test tries all.
         (0..TAGS_MAX).find(|tag| Slot::of(tag.to_string().as_bytes()) == self).unwrap_or_default()
+    }
+
+    /// A number that behind `scan:`, as a tag, is in this slot.
+    pub(super) fn scan_tag(self) -> u32 {
+        SCAN_TAGS.get(usize::from(self.0)).copied().unwrap_or_default()
     }
 }
 
@@ -58,6 +75,9 @@ mod tests {
         let slots: HashSet<Slot> =
             (0..TAGS_MAX).map(|tag| Slot::of(tag.to_string().as_bytes())).collect();
         assert_eq!(slots.len(), SLOTS);
+        for slot in (0..SLOTS as u16).map(Slot) {
+            assert_eq!(Slot::of(format!("t:{{scan:{}}}:node", slot.scan_tag()).as_bytes()), slot);
+        }
         for slot in [0, 1, 5461, 16_383].map(Slot) {
             assert_eq!(Slot::of(format!("probe{{{}}}", slot.tag()).as_bytes()), slot);
         }

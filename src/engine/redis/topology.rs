@@ -67,6 +67,23 @@ impl Topology {
         }
     }
 
+    /// The first slot of the node that follows another one in the order of their first slots;
+    /// `None` after the last node.
+    pub(super) fn node_after(&self, first: Option<Slot>) -> Option<Slot> {
+        match self {
+            Topology::Single(_) => first.is_none().then(Slot::default),
+            Topology::Cluster(cluster) => cluster.node_after(first),
+        }
+    }
+
+    /// A number that behind `scan:`, as a tag, selects the node of a slot.
+    pub(super) fn scan_tag(&self, slot: Slot) -> u32 {
+        match self {
+            Topology::Single(_) => 0,
+            Topology::Cluster(_) => slot.scan_tag(),
+        }
+    }
+
     /// Any node that answers.
     pub(super) fn any(&self) -> Option<Arc<Node>> {
         match self {

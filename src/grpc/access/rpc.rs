@@ -207,16 +207,23 @@ const RATE: &[(&str, Permission)] = &[
     ("Unban", Manage),
 ];
 
-const SEQUENCE: &[(&str, Permission)] = &[("NextSequence", Use), ("GetSequence", Read)];
+const SEQUENCE: &[(&str, Permission)] =
+    &[("NextSequence", Use), ("GetSequence", Read), ("ListSequences", Read)];
 
-const LOCK: &[(&str, Permission)] =
-    &[("AcquireLock", Use), ("RenewLock", Use), ("ReleaseLock", Use), ("GetLock", Read)];
+const LOCK: &[(&str, Permission)] = &[
+    ("AcquireLock", Use),
+    ("RenewLock", Use),
+    ("ReleaseLock", Use),
+    ("GetLock", Read),
+    ("ListLocks", Read),
+];
 
 const STOCK: &[(&str, Permission)] = &[
     ("ReserveStock", Use),
     ("ConfirmReservation", Use),
     ("CancelReservation", Use),
     ("GetStock", Read),
+    ("ListStock", Read),
     ("SetStock", Manage),
     ("AddStock", Manage),
 ];

@@ -8,7 +8,8 @@ use super::super::{
 };
 use crate::{
     decision::{AsOf, names::Name},
-    lock::{Acquisition, Lease, LockView, Release, RenewLock, Renewal},
+    engine::ReadEntries,
+    lock::{Acquisition, GetLock, Lease, LockView, Release, RenewLock, Renewal},
 };
 
 /// Converts an acquisition. `holder` is empty if the lock is free but reserved for waiting calls.
@@ -60,6 +61,24 @@ pub(super) fn view(name: &Name, view: LockView) -> pb::GetLockResponse {
         lease: view.holder.map(|holder| lease(name, holder.owner, &holder.lease)),
         waiters: u32::try_from(view.waiters).unwrap_or(u32::MAX),
     }
+}
+
+/// Converts a page of locks. Free locks are left out.
+pub(super) fn lock_page(
+    entries: ReadEntries<GetLock>,
+    next_page_token: Bytes,
+) -> pb::ListLocksResponse {
+    let mut page = pb::ListLocksResponse { next_page_token, ..Default::default() };
+    for (GetLock { name }, read) in entries {
+        match read.map(|read| view(&name, read)) {
+            None => page.unreadable.push(name.local_bytes()),
+            Some(pb::GetLockResponse { lease: None, .. }) => {}
+            Some(pb::GetLockResponse { lease, waiters, .. }) => {
+                page.locks.push(pb::Lock { name: name.local_bytes(), lease, waiters });
+            }
+        }
+    }
+    page
 }
 
 /// Converts a lease. The lock has its name without the namespace.

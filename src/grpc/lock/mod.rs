@@ -10,12 +10,16 @@ use tonic::{Request, Response, Status, codec::CompressionEncoding};
 use super::{
     deadline,
     fast_path::fast_path,
+    name_listing, page_token,
     pb::{
         self,
         lock_service_server::{LockService, LockServiceServer},
     },
 };
-use crate::engine::{Engine, Submit};
+use crate::{
+    engine::{Engine, Submit},
+    lock::GetLock,
+};
 
 /// Maximum message size, bytes: more than all names together.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
@@ -89,5 +93,18 @@ impl LockService for LockHandlers {
         let decision = parse::get_lock(request, scope)?;
         let view = self.engine.submit(&decision, deadline).await?.outcome;
         Ok(Response::new(convert::view(&decision.name, view)))
+    }
+
+    async fn list_locks(
+        &self,
+        request: Request<pb::ListLocksRequest>,
+    ) -> Answer<pb::ListLocksResponse> {
+        let (deadline, scope, request) = deadline::of(request);
+        let pb::ListLocksRequest { prefix, page_size, page_token } = request;
+        let query = name_listing::parse(scope.clone(), prefix, page_size, &page_token)?;
+        let read = |partition| Some(GetLock { name: name_listing::permitted(&scope, partition)? });
+        let (entries, next) = self.engine.list_names(&query, deadline, read).await?;
+        let next_page_token = page_token::encode(&query.namespace, next.as_ref());
+        Ok(Response::new(convert::lock_page(entries, next_page_token)))
     }
 }

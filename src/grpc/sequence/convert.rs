@@ -1,11 +1,13 @@
 //! Converts outcomes to responses.
 
+use bytes::Bytes;
 use tonic::Status;
 
 use super::super::{convert::timestamp, pb, status};
 use crate::{
     decision::{error::Error, time::Timestamp},
-    sequence::{AHEAD_DEFAULT, Allocation, Dating, Sequence},
+    engine::ReadEntries,
+    sequence::{AHEAD_DEFAULT, Allocation, Dating, GetSequence, Sequence},
 };
 
 /// Converts an allocation. Fails if no values were given out.
@@ -58,6 +60,27 @@ pub(super) fn get_sequence(
         server_values,
         server_script_calls,
     }
+}
+
+/// Converts a page of sequences. Sequences without a value are left out.
+pub(super) fn sequence_page(
+    entries: ReadEntries<GetSequence>,
+    next_page_token: Bytes,
+) -> pb::ListSequencesResponse {
+    let mut page = pb::ListSequencesResponse { next_page_token, ..Default::default() };
+    for (GetSequence { sequence }, read) in entries {
+        let name = sequence.local_name();
+        match read {
+            None => page.unreadable.push(name),
+            Some(None) => {}
+            Some(last) => {
+                let got = get_sequence(last, &sequence, (0, 0));
+                let pb::GetSequenceResponse { last, update_time, serial, .. } = got;
+                page.sequences.push(pb::Sequence { name, last, update_time, serial });
+            }
+        }
+    }
+    page
 }
 
 /// Converts a value to its wire form: for a dated sequence the digits of its serial.

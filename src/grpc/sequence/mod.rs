@@ -11,11 +11,13 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+use bytes::Bytes;
 use tonic::{Request, Response, Status, codec::CompressionEncoding};
 
 use super::{
     deadline,
     fast_path::fast_path,
+    name_listing, page_token,
     pb::{
         self,
         sequence_service_server::{SequenceService, SequenceServiceServer},
@@ -25,7 +27,7 @@ use super::{
 use crate::{
     decision::{Decision, names::Namespace},
     engine::Engine,
-    sequence::{Allocation, GetSequence, NextSequence},
+    sequence::{Allocation, GetSequence, NextSequence, Sequence},
 };
 
 /// Maximum message size, bytes: more than all names together.
@@ -99,5 +101,24 @@ impl SequenceService for SequenceHandlers {
             false => (0, 0),
         };
         Ok(Response::new(convert::get_sequence(last, &get.sequence, counts)))
+    }
+
+    async fn list_sequences(
+        &self,
+        request: Request<pb::ListSequencesRequest>,
+    ) -> Answer<pb::ListSequencesResponse> {
+        let (deadline, scope, request) = deadline::of(request);
+        let pb::ListSequencesRequest { prefix, page_size, page_token } = request;
+        let query = name_listing::parse(scope.clone(), prefix, page_size, &page_token)?;
+        let rules = self.rules.load();
+        let read = |partition: Bytes| {
+            let name = name_listing::permitted(&scope, Sequence::name_of(&partition))?;
+            let sequence = parse::sequence(&name, &rules.sequences);
+            // The values of another layout of the name are those of another sequence.
+            (sequence.partition() == partition).then_some(GetSequence { sequence })
+        };
+        let (entries, next) = self.engine.list_names(&query, deadline, read).await?;
+        let next_page_token = page_token::encode(&query.namespace, next.as_ref());
+        Ok(Response::new(convert::sequence_page(entries, next_page_token)))
     }
 }

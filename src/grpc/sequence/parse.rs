@@ -3,8 +3,9 @@
 use tonic::Status;
 
 use super::super::{fields::Fields, pb, scope::Scope, status};
-use crate::sequence::{
-    COUNT_MAX, DATED_STEP_MAX, Dating, NextSequence, Sequence, Sequences, VALUE_MAX,
+use crate::{
+    decision::names::Name,
+    sequence::{COUNT_MAX, DATED_STEP_MAX, Dating, NextSequence, Sequence, Sequences, VALUE_MAX},
 };
 
 /// Parses a request. Fails with OUT_OF_RANGE if no sequence can have so many values.
@@ -75,6 +76,11 @@ pub(super) fn get_sequence(
     let mut fields = Fields::new(scope);
     let name = fields.partition("name", request.name);
     let name = fields.finish(name)?;
-    let layout = sequences.rule(&name).and_then(|rule| rule.layout.clone());
-    Ok(Sequence::new(&name, layout))
+    Ok(sequence(&name, sequences))
+}
+
+/// The sequence of a name, with its configured layout.
+pub(super) fn sequence(name: &Name, sequences: &Sequences) -> Sequence {
+    let layout = sequences.rule(name).and_then(|rule| rule.layout.clone());
+    Sequence::new(name, layout)
 }

@@ -13,6 +13,7 @@ use tonic::{Request, Response, Status, codec::CompressionEncoding};
 use super::{
     deadline,
     fast_path::fast_path,
+    name_listing, page_token,
     pb::{
         self,
         stock_service_server::{StockService, StockServiceServer},
@@ -140,5 +141,32 @@ impl StockService for StockHandlers {
         let get = GetStock { sku: parse::get_stock(request, scope)? };
         let ((), stock) = self.decide(&get, &get.sku, deadline).await?;
         Ok(Response::new(pb::GetStockResponse { stock: Some(convert::stock(stock, &get.sku)) }))
+    }
+
+    async fn list_stock(
+        &self,
+        request: Request<pb::ListStockRequest>,
+    ) -> Answer<pb::ListStockResponse> {
+        let (deadline, scope, request) = deadline::of(request);
+        let pb::ListStockRequest { prefix, page_size, page_token } = request;
+        let query = name_listing::parse(scope.clone(), prefix, page_size, &page_token)?;
+        let read = |partition| Some(GetStock { sku: name_listing::permitted(&scope, partition)? });
+        let (entries, next) = self.engine.list_names(&query, deadline, read).await?;
+        let next_page_token = page_token::encode(&query.namespace, next.as_ref());
+        let mut page = pb::ListStockResponse { next_page_token, ..Default::default() };
+        for (get, read) in entries {
+            let stock = match read {
+                None => {
+                    page.unreadable.push(get.sku.local_bytes());
+                    continue;
+                }
+                Some(StockOutcome::NotFound) => continue,
+                Some(StockOutcome::Decided { stock, .. }) => stock,
+                // One step did not return all lapsed holds of the page.
+                Some(StockOutcome::Again) => self.decide(&get, &get.sku, deadline).await?.1,
+            };
+            page.stock.push(convert::stock(stock, &get.sku));
+        }
+        Ok(Response::new(page))
     }
 }

@@ -2,6 +2,7 @@
 //! engine, and the Lua scripts in Redis. Their outcomes and states must be equal.
 
 pub mod batches;
+pub mod listings;
 pub mod locks;
 pub mod pools;
 pub mod rates;

@@ -1,10 +1,11 @@
-//! The parts of the engines: the denial cache, the fallback, the memory bound, names, several
+//! The parts of the engines: the denial cache, listings of names, the fallback, the memory bound, names, several
 //! servers on one Redis, Cluster and Sentinels, round trips.
 
 pub mod batches;
 pub mod degradation;
 pub mod denial_storms;
 pub mod denials;
+pub mod listings;
 pub mod memory_max;
 pub mod names;
 pub mod namespaces;

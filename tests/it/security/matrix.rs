@@ -114,6 +114,11 @@ fn undated(method: &str, answer: Vec<u8>) -> Vec<u8> {
             page.leases.iter_mut().for_each(|lease| lease.expires_in = None);
             page.encode_to_vec()
         }
+        "ListLocks" => {
+            let mut page = pb::ListLocksResponse::decode(&*answer).unwrap();
+            page.locks.iter_mut().for_each(|lock| lock.lease = lock.lease.undated());
+            page.encode_to_vec()
+        }
         "GetLock" => {
             let mut lock = pb::GetLockResponse::decode(&*answer).unwrap();
             lock.lease = lock.lease.undated();

@@ -264,3 +264,27 @@ async fn batches_have_a_result_for_each_item() {
     assert!(completed.iter().all(|it| *it == Ok(pb::CompleteVerdict::Completed)), "{completed:?}");
     assert!(connection.admit_many(Vec::new(), true).await.is_empty());
 }
+
+#[tokio::test]
+async fn names_are_listed_by_prefix() {
+    let server = Server::start().await;
+    let connection = server.connection().await;
+    for name in ["a:1", "a:2", "b"] {
+        let locked = connection.lock(name).await.unwrap();
+        let Locking::Acquired(guard) = locked else { panic!("not acquired") };
+        connection.next(name, 3, 1, None, None).await.unwrap();
+        connection.set_stock(name, 7).await.unwrap();
+        let page = connection.list_locks(name, "").await.unwrap();
+        assert_eq!((page.locks.len(), &*page.next_page_token), (1, ""));
+        let lease = page.locks[0].lease.as_ref().unwrap();
+        assert_eq!((&*lease.owner, lease.fencing_token), (guard.owner(), guard.held().token()));
+    }
+    let page = connection.list_sequences("a:", "").await.unwrap();
+    let mut last: Vec<(&str, u64)> =
+        page.sequences.iter().map(|one| (&*one.name, one.last)).collect();
+    last.sort_unstable();
+    assert_eq!(last, [("a:1", 3), ("a:2", 3)]);
+    let page = connection.list_stock("b", "").await.unwrap();
+    assert_eq!((&*page.stock[0].sku, page.stock[0].available), ("b", 7));
+    assert_eq!(page.unreadable, [""; 0]);
+}

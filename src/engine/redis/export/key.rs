@@ -1,5 +1,7 @@
 //! Builds keys, and parses them.
 
+use crate::decision::names::push_key;
+
 /// Builds keys under a prefix.
 #[derive(Debug, Clone)]
 pub(in super::super) struct KeyBuilder {
@@ -25,6 +27,30 @@ impl KeyBuilder {
     /// The MATCH pattern for all keys. A prefix contains no special character of patterns.
     pub(in super::super) fn pattern(&self) -> String {
         format!("{}:{{*", self.prefix)
+    }
+
+    /// The MATCH pattern for keys of this part of the partitions that begin with `start`. It can
+    /// also match other keys.
+    pub(in super::super) fn pattern_of(
+        &self,
+        capability: &str,
+        start: &[u8],
+        part: &str,
+    ) -> Vec<u8> {
+        let mut stem = Vec::new();
+        push_key(&mut stem, &self.prefix, capability, start, &[]);
+        let end = format!("}}:{part}");
+        let open = stem.strip_suffix(b"}:").unwrap_or(&stem);
+        let mut pattern = Vec::with_capacity(open.len() + 1 + end.len());
+        for &byte in open {
+            if b"*?[]\\".contains(&byte) {
+                pattern.push(b'\\');
+            }
+            pattern.push(byte);
+        }
+        pattern.push(b'*');
+        pattern.extend_from_slice(end.as_bytes());
+        pattern
     }
 
     /// The marker key; exists during an import.
@@ -75,7 +101,6 @@ fn decoded(name: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decision::names::push_key;
 
     #[test]
     fn keys_are_read_back() {
@@ -87,6 +112,9 @@ mod tests {
             let part = b"usage:a}:b".to_vec();
             assert_eq!(keys.parse(&key), Some(Named { capability, name, part }));
         }
+        let pattern = |start: &[u8]| keys.pattern_of("lock", start, "lock");
+        assert_eq!(pattern(b""), b"t:x:{lock:*}:lock");
+        assert_eq!(pattern(b"a}*[?\\"), br"t:x:{lock:a%7D\*\[\?\\*}:lock");
         assert_eq!(keys.parse(b"t:y:{rate:a}:usage"), None);
         assert_eq!(keys.parse(b"t:x:{rate:a}"), None);
     }

@@ -1,9 +1,11 @@
-//! `tollgate ban`, `unban`, `bans` and `sequence`, and `--namespace`.
+//! `tollgate ban`, `unban`, `bans`, `sequence`, lists of names, and `--namespace`.
 
 use super::{assert_says, ends, keys, objects, prints};
 use crate::support::{
     access::Token,
+    locks::acquire,
     process::{Server, TempFile, run},
+    world::Locks,
 };
 
 const POLICY: &str = "[[policy]]\nname = \"login\"\nlimit = [{ max = 3, window = \"1m\" }]\n";
@@ -52,6 +54,43 @@ async fn the_last_value_of_a_sequence_is_shown_without_taking_one() {
     assert_eq!(value["last"], "42");
     let of_sequence = ["last", "updateTime", "serial", "serverValues", "serverScriptCalls"];
     assert_eq!(keys(&value), of_sequence);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn locks_sequences_and_stock_are_listed_by_prefix() {
+    let server = Server::start(&[]).await;
+    for words in [&["lock", "list"][..], &["sequence", "list"], &["stock", "list"]] {
+        assert_eq!(prints(&server, words).await.lines().count(), 1, "only headings");
+    }
+    let mut locks = Locks::connect(server.address()).await.unwrap();
+    for name in ["a:1", "a:2", "list"] {
+        locks.acquire_lock(acquire(name, "me")).await.unwrap();
+        prints(&server, &["next", name, "--count", "3"]).await;
+        prints(&server, &["stock", "set", name, "7"]).await;
+    }
+    assert_eq!(prints(&server, &["lock", "list"]).await.lines().count(), 4);
+    let list = prints(&server, &["lock", "list", "--prefix", "a:1"]).await;
+    assert_says(&list, &["LOCK  OWNER", "ENDS IN  WAITING", "a:1   me"]);
+    let list = prints(&server, &["sequence", "list", "--prefix", "a:1"]).await;
+    assert_says(&list, &["SEQUENCE  LAST  SERIAL  GIVEN OUT", "a:1          3  -       20"]);
+    let list = prints(&server, &["stock", "list", "--prefix", "a:1"]).await;
+    let expected =
+        "SKU  ON HAND  AVAILABLE  RESERVED  SOLD\na:1        7          7         0     0\n";
+    assert_eq!(list, expected);
+
+    let lock = objects(&server, &["lock", "list", "--prefix", "a:2"]).await.remove(0);
+    assert_eq!(keys(&lock), ["name", "lease", "waiters"]);
+    let sequence = objects(&server, &["sequence", "list", "--prefix", "a:2"]).await.remove(0);
+    assert_eq!(sequence["last"], "3");
+    let stock = objects(&server, &["stock", "list", "--prefix", "a:"]).await;
+    assert_eq!((stock.len(), &stock[0]["onHand"]), (2, &serde_json::json!("7")));
+
+    // With an option before it, `list` is the name of a lock.
+    let address = server.address();
+    let output = run(&["lock", "--server", &address, "list", "--", "true"]).await;
+    assert_eq!(output.status.code(), Some(1), "another owner holds it");
+    let output = run(&["stock", "list", "--prefix", "a\u{7}"]).await;
+    assert_eq!(output.status.code(), Some(64));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -54,6 +54,9 @@ async fn without_a_server_each_command_names_a_remedy() {
         "unban k",
         "bans",
         "sequence get order",
+        "sequence list",
+        "lock list",
+        "stock list",
     ] {
         let mut words: Vec<&str> = words.split(' ').collect();
         words.extend(["--server", "127.0.0.1:1"]);

@@ -1,0 +1,31 @@
+//! The parts that ListLocks, ListSequences and ListStock have in common.
+
+use bytes::Bytes;
+use tonic::Status;
+
+use super::{fields::Fields, page_token, scope::Scope};
+use crate::{
+    decision::names::{NAME_BYTES_MAX, Name},
+    engine::NameQuery,
+};
+
+/// Parses a request: prefix, page size and page token.
+pub(super) fn parse(
+    scope: Scope,
+    prefix: Bytes,
+    page_size: Option<u32>,
+    page_token: &[u8],
+) -> Result<NameQuery, Status> {
+    let namespace = scope.namespace().clone();
+    let mut fields = Fields::new(scope);
+    let prefix = fields.text("prefix", prefix, NAME_BYTES_MAX);
+    let limit = fields.page_size(page_size);
+    let after = page_token::decode(&mut fields, page_token);
+    fields.finish(Some(NameQuery { namespace, prefix, limit, after }))
+}
+
+/// The name of a listed partition, if the caller may use it. `None` also for a partition that has
+/// no valid name.
+pub(super) fn permitted(scope: &Scope, partition: Bytes) -> Option<Name> {
+    Name::stored(partition).ok().filter(|name| scope.permits(name))
+}
