@@ -120,3 +120,21 @@ const (
 	// CancelUnknown means that no such task was queued.
 	CancelUnknown CancelVerdict = "UNKNOWN"
 )
+
+// RequeueVerdict tells whether a dead task was queued again.
+type RequeueVerdict string
+
+const (
+	// RequeueRequeued means that the task was dead, and is the last one of its device.
+	RequeueRequeued RequeueVerdict = "REQUEUED"
+	// RequeueAlreadyQueued means that the task is in the queue, waiting or running.
+	RequeueAlreadyQueued RequeueVerdict = "ALREADY_QUEUED"
+	// RequeueNotDead means that the task has a result, or was cancelled.
+	RequeueNotDead RequeueVerdict = "NOT_DEAD"
+	// RequeueExpired means that the expire time of the task has passed.
+	RequeueExpired RequeueVerdict = "EXPIRED"
+	// RequeueFull means that the pool has its maximum of queued tasks.
+	RequeueFull RequeueVerdict = "FULL"
+	// RequeueUnknown means that no such task was queued.
+	RequeueUnknown RequeueVerdict = "UNKNOWN"
+)

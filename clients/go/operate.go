@@ -86,6 +86,17 @@ func (p *Pool) Cancel(ctx context.Context, device, task string) (CancelAnswer, e
 	return CancelAnswer{named[CancelVerdict](answer.GetVerdict(), "CANCEL_VERDICT_"), answer.GetReplayed()}, nil
 }
 
+// Requeue queues a dead task again, at the end of the queue of its device, with its payload.
+// Its attempts start again.
+func (p *Pool) Requeue(ctx context.Context, device, task string) (RequeueVerdict, error) {
+	request := &pb.RequeueTaskRequest{Pool: p.name, DeviceId: device, TaskId: task}
+	answer, _, err := call(ctx, p.client, p.client.plan(), request, p.client.admissions.RequeueTask)
+	if err != nil {
+		return "", err
+	}
+	return named[RequeueVerdict](answer.GetVerdict(), "REQUEUE_VERDICT_"), nil
+}
+
 // PoolStatus is a pool as it is now.
 type PoolStatus struct {
 	// Name is the name of the pool.

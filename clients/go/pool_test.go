@@ -261,6 +261,8 @@ func TestOperatorCalls(t *testing.T) {
 	}
 	equal(t, "cancel", must(pool.Cancel(ctx, "d", "a"))(t), CancelAnswer{Verdict: CancelCancelled})
 	equal(t, "cancel again", must(pool.Cancel(ctx, "d", "a"))(t), CancelAnswer{CancelCancelled, true})
+	equal(t, "requeue a cancelled task", must(pool.Requeue(ctx, "d", "a"))(t), RequeueNotDead)
+	equal(t, "requeue no task", must(pool.Requeue(ctx, "d", "none"))(t), RequeueUnknown)
 	permit := admitted(t, pool, "d", "c")
 	for lease, err := range pool.Leases(ctx) {
 		equal(t, "error", err, nil)

@@ -199,13 +199,40 @@ func newRateAnswer(r *pb.CheckRateResponse) RateAnswer {
 		Allowed: r.GetAllowed(), Verdict: named[Verdict](r.GetVerdict(), "RATE_VERDICT_"), Crossed: r.GetCrossed(),
 		RetryAfter: r.GetRetryAfter().AsDuration(), Ban: newBan(r.GetBan()), Replayed: r.GetReplayed(), Degraded: r.GetDegraded(),
 	}
-	for _, l := range r.GetLimits() {
-		answer.Limits = append(answer.Limits, LimitUsage{
+	answer.Limits = newLimits(r.GetLimits())
+	return answer
+}
+
+func newLimits(wire []*pb.LimitUsage) []LimitUsage {
+	var limits []LimitUsage
+	for _, l := range wire {
+		limits = append(limits, LimitUsage{
 			Name: l.GetName(), Max: l.GetMax(), Count: l.GetCount(), Remaining: l.GetRemaining(),
 			ResetAfter: l.GetResetAfter().AsDuration(), Window: l.GetWindow().AsDuration(), Refused: l.GetRefused(),
 		})
 	}
-	return answer
+	return limits
+}
+
+// KeyStatus is a key under a policy.
+type KeyStatus struct {
+	// Limits is the usage of the limits. Refused is false in each.
+	Limits []LimitUsage
+	// Ban is the running ban, or nil.
+	Ban *Ban
+	// Strikes is the number of bans of the key, each within ban_memory of the one before.
+	Strikes int
+}
+
+// Key returns the usage, the ban and the strikes of a key. It counts no call. The policy must
+// be one of the server: the usage of a rule of the caller cannot be read.
+func (p *Policy) Key(ctx context.Context, key string) (KeyStatus, error) {
+	request := &pb.GetKeyRequest{Key: key, Policy: p.name}
+	answer, _, err := call(ctx, p.client, p.client.plan(), request, p.client.rates.GetKey)
+	if err != nil {
+		return KeyStatus{}, err
+	}
+	return KeyStatus{newLimits(answer.GetLimits()), newBan(answer.GetBan()), int(answer.GetStrikes())}, nil
 }
 
 // Reset clears the usage of a key; a ban stays. It tells whether the key had usage.

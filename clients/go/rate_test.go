@@ -80,6 +80,10 @@ func TestBans(t *testing.T) {
 		found = found || ban.Key == name(t)
 	}
 	equal(t, "listed", found, true)
+	key := must(policy.Key(ctx, name(t)))(t)
+	equal(t, "banned until", key.Ban.Until, last.Ban.Until)
+	equal(t, "strikes", key.Strikes, 1)
+	equal(t, "limits", len(key.Limits), len(last.Limits))
 	equal(t, "unban", must(policy.Unban(ctx, name(t)))(t), true)
 	ban := must(policy.Ban(ctx, name(t), time.Hour, "by hand"))(t)
 	equal(t, "reason", ban.Reason, "by hand")

@@ -37,20 +37,19 @@ local function decide(keys, argv, now)
     return { ENQUEUE_FULL }
   end
   call('ZCARD', due_key) -- fails if it has another type
-  local from, to = '[' .. device .. '\31', '(' .. device .. ' '
-  local newest = call('ZREVRANGEBYLEX', backlog_key, to, from, 'LIMIT', 0, 1)[1]
-  local last = newest and tonumber(string.sub(newest, #device + 2, #device + 17)) or 0
   local task = {
     standing = QUEUED_WAITING, state = TASK_NEW, token = 0, grant = 0, expire = 0, slot_end = 0, attempt = 0,
-    queued = math.max(now, last + 1), ends = ends, forget = 0, payload = payload,
+    queued = queued_next(backlog_key, device, now), ends = ends, forget = 0, payload = payload,
   }
   events_append(events_key, history, now, pool_event(POOL_EVENT_ENQUEUED, 0, 0, member, now))
   queued_write(pool.queued, member, task)
   call('ZADD', backlog_key, 0, queued_line(member, task))
+  -- A forgotten task of this name may still have an entry, and its payload.
+  if call('ZREM', due_key, member) == 1 and #payload <= QUEUED_INLINE_MAX then
+    call('HDEL', pool.queued, '\31' .. member)
+  end
   if ends > 0 then
     call('ZADD', due_key, format('%.0f', ends), member)
-  else
-    call('ZREM', due_key, member) -- the entry of a forgotten task with this name
   end
   return { ENQUEUE_ENQUEUED }
 end

@@ -4,10 +4,13 @@
 -- @include allowance events leases pool_event queued task
 
 -- Moves a task out of the queue. Its record stays for the retention, counted from the slot end
--- of its lease if it has one. Writes no event.
+-- of its lease if it has one. A dead task keeps its payload, for RequeueTask. Writes no event.
 local function expiry_leave_queue(pool, member, task, standing, now)
   call('ZREM', pool.backlog, queued_line(member, task))
-  task.standing, task.payload = standing, queued_drop_payload(pool, member, task)
+  task.standing = standing
+  if standing ~= QUEUED_DEAD then
+    task.payload = queued_drop_payload(pool, member, task)
+  end
   task.forget = (task.state == TASK_LEASED and math.max(now, task.slot_end) or now) + pool.retention
   queued_write(pool.queued, member, task)
   call('ZADD', pool.due, format('%.0f', task.forget), member)
@@ -18,8 +21,7 @@ local function expiry_is_over(pool, task, now)
   return task.standing == QUEUED_WAITING and (task.attempt >= pool.max_attempts or task.ends > 0 and task.ends <= now)
 end
 
--- Returns standing and event of a queued task whose attempt ended without success; nil if it
--- stays in the queue.
+-- Returns standing and event of a task whose attempt ended without success; nil if it stays queued.
 local function expiry_standing(pool, member, task, now)
   if not expiry_is_over(pool, task, now) then
     return nil
@@ -67,8 +69,7 @@ local function expiry_is_lapsed(pool, member, task, now)
   return task.state == TASK_LEASED and task.slot_end <= now and leases_is_listed(pool, leases_encode(member, task))
 end
 
--- Removes expired leases in the order of their slot ends, while the allowance lasts. `ended` is
--- their number; returns how many remain.
+-- Removes expired leases by slot end, while the allowance lasts. Returns how many of `ended` remain.
 local function expiry_reclaim(pool, ended, now)
   local most = math.min(ended, math.ceil(allowance / ALLOWANCE_LEASE))
   if most <= 0 then
@@ -76,8 +77,7 @@ local function expiry_reclaim(pool, ended, now)
   end
   call('ZCARD', pool.backlog)
   call('ZCARD', pool.due)
-  local leases = call('ZRANGE', pool.leases, 0, most - 1)
-  local events, leaving, taken = {}, {}, 0
+  local leases, events, leaving, taken = call('ZRANGE', pool.leases, 0, most - 1), {}, {}, 0
   while taken < #leases and allowance > 0 do
     taken = taken + 1
     local member, token, _, _, attempt = leases_decode(leases[taken])

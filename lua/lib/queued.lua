@@ -40,8 +40,7 @@ local function queued_decode(text, now)
   end
 end
 
--- Reads the record of a queued task. Fails if backlog or due has another type, since both are
--- written with it.
+-- Reads the record of a queued task. Fails if backlog or due, written with it, has another type.
 local function queued_read(pool, member, now)
   local text = call('HGET', pool.queued, member)
   if text then
@@ -93,6 +92,14 @@ end
 local function queued_line(member, task)
   local device, name = match(member, '^([^\31]*)\31(.*)$')
   return format('%s\31%016.0f\31%s', device, task.queued, name)
+end
+
+-- Returns the enqueue time of the next task of a device, later than that of all its tasks.
+local function queued_next(backlog_key, device, now)
+  local from, to = '[' .. device .. '\31', '(' .. device .. ' '
+  local newest = call('ZREVRANGEBYLEX', backlog_key, to, from, 'LIMIT', 0, 1)[1]
+  local last = newest and tonumber(sub(newest, #device + 2, #device + 17)) or 0
+  return math.max(now, last + 1)
 end
 
 -- Deletes the record, the payload, and the entries of a queued task.

@@ -112,11 +112,10 @@ impl Decision for EnqueueTask {
         if pool.backlog.len() >= self.settings.queued_max as usize {
             return EnqueueStatus::Full;
         }
-        let newest = pool.backlog.newest(self.name.device.as_bytes());
         let queued = Queued {
             standing: QueueState::Queued,
             attempt: 0,
-            at: newest.map_or(now, |line| now.max(Timestamp(line.at.0 + 1))),
+            at: pool.backlog.next_time(self.name.device.as_bytes(), now),
             ends: self.ends,
             // A copy: a slice would keep the whole request message in memory.
             payload: Bytes::copy_from_slice(&self.payload),

@@ -6,7 +6,7 @@
 //!
 //! Tasks can be *queued* in advance. A device that reports without a task gets its oldest queued
 //! task; this is an *attempt*. A task stays in the *backlog* until it succeeds, is cancelled,
-//! expires, or is dead after its last attempt. Every change appends an [`Event`] to the history of
+//! expires, or is dead after its last attempt. A dead task can be queued again. Every change appends an [`Event`] to the history of
 //! the pool.
 //!
 //! # Invariants
@@ -26,6 +26,7 @@
 //! | EvictTask | [`EvictTask`] | `lua/admission/evict.lua` |
 //! | EnqueueTasks | [`EnqueueTask`], one per task | `lua/admission/enqueue.lua` |
 //! | CancelTask | [`CancelTask`] | `lua/admission/cancel.lua` |
+//! | RequeueTask | [`RequeueTask`] | `lua/admission/requeue.lua` |
 //! | ListTasks | [`ListTasks`] | `lua/admission/list_tasks.lua` |
 //! | – (background expiry) | [`SweepPool`] | `lua/admission/sweep.lua` |
 //! | – (counts for the limits of namespaces) | [`CountHeld`] | `lua/admission/count_held.lua` |
@@ -52,6 +53,7 @@ mod list_tasks;
 mod pool;
 mod read_events;
 mod renew;
+mod requeue;
 mod revoke;
 mod settings;
 mod sweep;
@@ -73,6 +75,7 @@ pub use pool::Pool;
 pub(crate) use pool::{PoolLine, TaskLine};
 pub use read_events::ReadEvents;
 pub use renew::{RenewTask, RenewVerdict};
+pub use requeue::{RequeueTask, RequeueVerdict};
 pub use revoke::RevokeTask;
 pub use settings::{AfterFailover, Catalog, CatalogError, Overrides, PoolRule, Settings};
 pub use sweep::SweepPool;

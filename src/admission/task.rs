@@ -71,7 +71,7 @@ pub struct Queued {
     pub at: Timestamp,
     /// When it expires: from then on it is not dispatched.
     pub ends: Option<Timestamp>,
-    /// The payload for the device; empty once the task has left the queue.
+    /// The payload for the device; empty once the task has left the queue, unless it is dead.
     #[serde(default, with = "text")]
     pub payload: Bytes,
 }

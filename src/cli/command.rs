@@ -12,6 +12,7 @@ use crate::{
         exit,
         fleet::{self, FleetOptions},
         health::{self, HealthOptions},
+        key::{self, KeyOptions},
         lock::{self, LockOptions},
         next::{self, NextOptions},
         output::{OutputFlags, OutputFormat},
@@ -117,7 +118,7 @@ pub(crate) enum Command {
     /// Show, configure, pause, resume or reset pools; list or evict their leases
     #[command(after_help = pool::HELP)]
     Pool(PoolOptions),
-    /// List, queue or cancel tasks; exits 1 if the call is refused
+    /// List, queue, cancel or requeue tasks; exits 1 if the call is refused
     #[command(after_help = task::HELP)]
     Task(TaskOptions),
     /// Ban a key
@@ -129,6 +130,9 @@ pub(crate) enum Command {
     /// List the running bans of a policy
     #[command(after_help = ban::HELP)]
     Bans(BansOptions),
+    /// Show the usage, the ban and the strikes of a key
+    #[command(after_help = key::HELP)]
+    Key(KeyOptions),
     /// Show the last value of a sequence, or list the sequences
     #[command(after_help = sequence::HELP)]
     Sequence(SequenceOptions),

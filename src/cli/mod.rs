@@ -14,6 +14,7 @@ mod flags;
 pub mod fleet;
 pub mod health;
 mod json;
+pub mod key;
 mod listing;
 pub mod lock;
 mod manual;
@@ -122,6 +123,7 @@ async fn run(command: Command) -> ExitCode {
         Command::Ban(options) => ban::ban(&options).await,
         Command::Unban(options) => ban::unban(&options).await,
         Command::Bans(options) => ban::bans(&options).await,
+        Command::Key(options) => key::run(&options).await,
         Command::Sequence(options) => sequence::run(&options).await,
     };
     ended.unwrap_or_else(|error| exit::unavailable(&error))

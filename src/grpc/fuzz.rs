@@ -211,6 +211,8 @@ requests! {
     35 => call lock.list_locks,
     36 => call sequence.list_sequences,
     37 => call stock.list_stock,
+    38 => call admission.requeue_task,
+    39 => call rate.get_key,
 }
 
 /// Lists or watches with a page token or a cursor. The first byte of the input selects the rpc;

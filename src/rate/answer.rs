@@ -2,8 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::ban_record::Ban;
-use crate::decision::{error::Error, statuses, time::Millis, unknown_status};
+use super::{Rule, ban_record::Ban, usage::Usage};
+use crate::decision::{
+    Reply,
+    error::Error,
+    statuses,
+    time::{Millis, Timestamp},
+    unknown_status,
+};
 
 statuses! { CHECK_ALLOW = 0, CHECK_WARN = 1, CHECK_THROTTLE = 2, CHECK_BAN = 3 }
 
@@ -72,4 +78,25 @@ pub struct LimitUse {
     /// When the count is 0 again.
     #[serde(rename = "reset_after_ms")]
     pub reset_after: Millis,
+}
+
+impl LimitUse {
+    /// The usage of each limit of a rule.
+    pub(super) fn of_rule(rule: &Rule, usages: &[Usage], now: Timestamp) -> Vec<LimitUse> {
+        let usages = usages.iter().zip(&rule.limits).map(|(usage, limit)| LimitUse {
+            count: usage.count(now),
+            reset_after: Millis(usage.reset(limit, now).div_ceil(1000)),
+        });
+        usages.collect()
+    }
+
+    /// Reads count and reset time of each limit, until the end of the reply.
+    pub(super) fn parse_all(reply: &mut Reply) -> Result<Vec<LimitUse>, Error> {
+        let mut limits = Vec::with_capacity(2);
+        while reply.has_more() {
+            let count = u32::try_from(reply.number()?).unwrap_or(u32::MAX);
+            limits.push(LimitUse { count, reset_after: Millis(reply.number()?) });
+        }
+        Ok(limits)
+    }
 }

@@ -27,6 +27,7 @@
 //! | ResetRate | [`ResetRate`] | `lua/rate/reset.lua` |
 //! | Ban | [`BanKey`] | `lua/rate/ban.lua` |
 //! | Unban | [`UnbanKey`] | `lua/rate/unban.lua` |
+//! | GetKey | [`GetKey`] | `lua/rate/get_key.lua` |
 //! | – (for WatchRates) | [`ReadRateEvents`] | `lua/rate/read_events.lua` |
 //! | ListBans | [`ListBans`], [`GetBan`] for each key, indexed by [`NoteBan`] | `lua/rate/list_bans.lua`, `lua/rate/get_ban.lua`, `lua/rate/note_ban.lua` |
 
@@ -39,6 +40,7 @@ mod degradation;
 mod event;
 mod export;
 mod get_ban;
+mod get_key;
 mod hits;
 mod lines;
 mod list_bans;
@@ -65,6 +67,7 @@ pub use ban_record::Ban;
 pub use check::{CheckOutcome, CheckRate, RefusedKey};
 pub use event::{RateEvent, RateEventKind};
 pub use get_ban::GetBan;
+pub use get_key::{GetKey, KeyState};
 pub use hits::{CountHits, Hits};
 pub(crate) use lines::{AnswerLine, RateLine};
 pub use list_bans::{BanCursor, BanPage, ListBans};

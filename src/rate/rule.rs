@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::decision::{fallback::OnStoreFailure, time::Millis};
+use crate::decision::{Cost, fallback::OnStoreFailure, time::Millis};
 
 /// The minimum number of sub-buckets of a window. The maximum is 122.
 const SUB_BUCKETS: u64 = 60;
@@ -110,6 +110,15 @@ impl Rule {
     /// The index of the highest tier whose `above` is below `count`.
     pub(super) fn level(&self, count: u64) -> Option<usize> {
         self.tiers.iter().rposition(|tier| u64::from(tier.above) < count)
+    }
+
+    /// Redis time to read the usage: a sliding window reads its buckets, the others a few numbers.
+    pub(super) fn cost(&self) -> Cost {
+        let limits = self.limits.iter().map(|limit| match limit.algorithm {
+            Algorithm::SlidingWindow => 55,
+            _ => 5,
+        });
+        Cost::of(15 + limits.sum::<u32>())
     }
 
     /// Packs limits and tiers in the form that `lua/lib/limits.lua` and `lua/lib/tiers.lua` read.

@@ -30,7 +30,16 @@ const GOOD: &str = "
     ADMITTED d2/c token=16 attempt=1 cap=2
     LATE d2/c token=16 attempt=1
     ENQUEUED d2/d
-    CANCELLED d2/d";
+    CANCELLED d2/d
+    ENQUEUED d3/e
+    ADMITTED d3/e token=17 attempt=1 cap=2
+    EXPIRED d3/e token=17 attempt=1
+    ADMITTED d3/e token=18 attempt=2 cap=2
+    EXPIRED d3/e token=18 attempt=2
+    DEAD d3/e token=18 attempt=2
+    ENQUEUED d3/e token=18
+    ADMITTED d3/e token=19 attempt=1 cap=2
+    COMPLETED d3/e token=19 attempt=1";
 
 /// Name, record, requirements, and a part of the expected violation.
 pub const BROKEN: &[(&str, &str, Demands, &str)] = &[
@@ -213,6 +222,14 @@ pub const BROKEN: &[(&str, &str, Demands, &str)] = &[
         "an attempt of it runs, under token 5",
     ),
     ("dead, never queued", "DEAD d/a", FROM_START, "never queued"),
+    ("queued again, not dead", "ENQUEUED d/a; ENQUEUED d/a token=5", SOME, "was not dead"),
+    (
+        "queued again when cancelled",
+        "ENQUEUED d/a; CANCELLED d/a; ENQUEUED d/a token=5",
+        SOME,
+        "was not dead",
+    ),
+    ("queued again, never dead", "ENQUEUED d/a token=5", FROM_START, "was not dead"),
     (
         "a missing event",
         "CONFIGURED cap=1; CONFIGURED cap=1 cursor=104",

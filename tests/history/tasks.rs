@@ -59,11 +59,23 @@ impl Tasks {
         let key = (event.device_id.clone(), event.task_id.clone());
         let now = event.event_time.unwrap_or(0);
         let known = self.tasks.get(&key).copied();
-        let known = known.filter(|task| task.over.is_none() || now < task.last + REMEMBERED);
+        // With a token, a dead task is queued again, at any time of its retention.
+        let again = event.kind == Kind::Enqueued && event.fencing_token > 0;
+        let is_remembered = |task: &Task| task.over.is_none() || now < task.last + REMEMBERED;
+        let known = known.filter(|task| again || is_remembered(task));
         let mut task = known.unwrap_or_default();
         let missed = self.gaps > task.gaps;
         (task.last, task.gaps) = (now, self.gaps);
         let ruling = match event.kind {
+            Kind::Enqueued if again => {
+                let over = task.over.take();
+                (task.queued, task.attempt) = (true, 0);
+                match over {
+                    Some((Kind::Dead, _)) => Ok(()),
+                    _ if missed || !self.whole && known.is_none() => Ok(()),
+                    _ => Err("it was not dead".to_owned()),
+                }
+            }
             Kind::Enqueued => {
                 let before = known.filter(|known| known.queued && !missed);
                 task = Task { queued: true, last: now, gaps: self.gaps, ..Task::default() };

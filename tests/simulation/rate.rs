@@ -11,8 +11,8 @@ use tollgate::{
     decision::time::Millis,
     engine::Engine,
     rate::{
-        Algorithm, Ban, BanKey, CheckOutcome as Decided, CheckRate, LimitSpec, MeterName,
-        ResetRate, Rule, RuleSpec, TierAction, TierSpec, UnbanKey, Verdict,
+        Algorithm, Ban, BanKey, CheckOutcome as Decided, CheckRate, GetKey, KeyState, LimitSpec,
+        MeterName, ResetRate, Rule, RuleSpec, TierAction, TierSpec, UnbanKey, Verdict,
     },
 };
 
@@ -38,6 +38,7 @@ pub enum Ask {
     Reset,
     Ban(u64),
     Unban,
+    Get,
 }
 
 #[derive(Debug, Clone)]
@@ -46,6 +47,7 @@ pub enum Answer {
     Reset(bool),
     Banned(Ban),
     Unbanned(bool),
+    Got(KeyState),
 }
 
 /// The last refusal, if no call has passed since.
@@ -182,6 +184,22 @@ impl Key {
     }
 }
 
+impl Key {
+    /// The state of the key has the ban in force, and the calls of the last window.
+    fn got(&self, state: &KeyState, now: u64) -> Checked {
+        let is_banned = now < self.banned_until;
+        let until = state.ban.as_ref().map(|ban| ban.until.0);
+        holds(until == is_banned.then_some(self.banned_until), "the ban in force")?;
+        holds(!is_banned || state.strikes > 0, "a ban is a strike")?;
+        let [limit] = &state.limits[..] else { return Err("one limit") };
+        let since = now.saturating_sub(WINDOW);
+        let is_sliding = ALGORITHMS[usize::from(self.part.index)] == Algorithm::SlidingWindow;
+        let is_complete = u64::from(limit.count) >= self.spent(since);
+        holds(!is_sliding || is_complete, "all calls of the window are counted")?;
+        holds(u64::from(limit.count) <= MAX, "no more calls than the limit")
+    }
+}
+
 impl Capability for Key {
     type Ask = Ask;
     type Answer = Answer;
@@ -200,6 +218,7 @@ impl Capability for Key {
             0 => Ask::Reset,
             1 => Ask::Ban(random.random_range(1..3000)),
             2 => Ask::Unban,
+            3 | 4 => Ask::Get,
             _ => {
                 self.requests += 1;
                 let request = random.random_bool(0.3).then_some(self.requests);
@@ -209,7 +228,7 @@ impl Capability for Key {
     }
 
     fn reads(&self) -> Vec<Ask> {
-        vec![Ask::Check { cost: 0, request: None }]
+        vec![Ask::Check { cost: 0, request: None }, Ask::Get]
     }
 
     fn run(part: Part, ask: Ask, engine: Arc<Engine>) -> Answering<Answer> {
@@ -230,6 +249,10 @@ impl Capability for Key {
                     let (reason, actor) = (Vec::new(), Vec::new());
                     let ban = BanKey { name: name_of, duration, memory, reason, actor };
                     Answer::Banned(engine.store(&ban, deadline()).await?)
+                }
+                Ask::Get => {
+                    let get = GetKey { name: name_of, rule: Some(rule(part)) };
+                    Answer::Got(engine.submit(&get, deadline()).await?.outcome)
                 }
                 Ask::Unban => {
                     let unban = UnbanKey { name: name_of, actor: Vec::new() };
@@ -259,6 +282,7 @@ impl Capability for Key {
                 (self.refused, self.banned_until) = (None, 0);
                 holds(*was_banned == is_banned, "the answer has the former state of the ban")
             }
+            (Ask::Get, Answer::Got(state)) => self.got(state, now),
             _ => Err("the answer belongs to the call"),
         }
     }

@@ -111,9 +111,10 @@ impl Call {
     }
 
     pub fn permission(&self) -> &'static str {
-        const MANAGE: [&str; 8] = [
+        const MANAGE: [&str; 9] = [
             "ConfigurePool",
             "EvictTask",
+            "RequeueTask",
             "ResetRate",
             "Ban",
             "Unban",
@@ -232,6 +233,11 @@ fn admission(name: &dyn Fn() -> String) -> Vec<Call> {
         Call::of(service, "WatchPool", pb::WatchPoolRequest { pool: name(), after: None }),
         Call::of(service, "ConfigurePool", capacity(n, 3)),
         Call::of(service, "EvictTask", evict(n, "d", "t")),
+        Call::of(
+            service,
+            "RequeueTask",
+            pb::RequeueTaskRequest { pool: name(), device_id: "d".into(), task_id: "t".into() },
+        ),
     ]
 }
 
@@ -254,6 +260,7 @@ fn rates(name: &dyn Fn() -> String) -> Vec<Call> {
     vec![
         Call::of(service, "CheckRate", check),
         Call::of(service, "CheckRates", pb::CheckRatesRequest { checks }),
+        Call::of(service, "GetKey", pb::GetKeyRequest { key: "k".into(), policy: name() }),
         Call::of(
             service,
             "ListBans",

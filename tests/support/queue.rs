@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pb::{AdmitDecision, CancelVerdict, EnqueueStatus, TaskState};
+use pb::{AdmitDecision, CancelVerdict, EnqueueStatus, RequeueVerdict, TaskState};
 use tollgate_client::pb;
 
 use crate::support::world::{World, admit, complete};
@@ -93,6 +93,21 @@ impl World {
         };
         let response = self.client.clone().cancel_task(request).await.unwrap().into_inner();
         (response.verdict(), response.replayed)
+    }
+
+    pub async fn requeue(&self, pool: &str, device: &str, task: &str) -> RequeueVerdict {
+        let request = pb::RequeueTaskRequest {
+            pool: pool.into(),
+            device_id: device.into(),
+            task_id: task.into(),
+        };
+        let response = self.client.clone().requeue_task(request).await.unwrap().into_inner();
+        response.verdict()
+    }
+
+    /// A page of tasks.
+    pub async fn listed(&self, pool: &str, state: TaskState) -> Vec<pb::Task> {
+        self.client.clone().list_tasks(listing(pool, state)).await.unwrap().into_inner().tasks
     }
 
     /// Device, task and state of all listed tasks.

@@ -468,6 +468,75 @@ func (CancelVerdict) EnumDescriptor() ([]byte, []int) {
 	return file_tollgate_v1_admission_proto_rawDescGZIP(), []int{6}
 }
 
+// The answers of RequeueTask. Only REQUEUED changes the task.
+type RequeueVerdict int32
+
+const (
+	// Never sent.
+	RequeueVerdict_REQUEUE_VERDICT_UNSPECIFIED RequeueVerdict = 0
+	// It was dead, and is the last one in the queue of its device.
+	RequeueVerdict_REQUEUE_VERDICT_REQUEUED RequeueVerdict = 1
+	// It is in the queue, waiting or running.
+	RequeueVerdict_REQUEUE_VERDICT_ALREADY_QUEUED RequeueVerdict = 2
+	// It is not dead: it has a result, or was cancelled.
+	RequeueVerdict_REQUEUE_VERDICT_NOT_DEAD RequeueVerdict = 3
+	// Its expire_time has passed.
+	RequeueVerdict_REQUEUE_VERDICT_EXPIRED RequeueVerdict = 4
+	// The pool has its maximum of queued tasks. The task stays dead.
+	RequeueVerdict_REQUEUE_VERDICT_FULL RequeueVerdict = 5
+	// No such task was queued, or it was forgotten after the retention.
+	RequeueVerdict_REQUEUE_VERDICT_UNKNOWN RequeueVerdict = 6
+)
+
+// Enum value maps for RequeueVerdict.
+var (
+	RequeueVerdict_name = map[int32]string{
+		0: "REQUEUE_VERDICT_UNSPECIFIED",
+		1: "REQUEUE_VERDICT_REQUEUED",
+		2: "REQUEUE_VERDICT_ALREADY_QUEUED",
+		3: "REQUEUE_VERDICT_NOT_DEAD",
+		4: "REQUEUE_VERDICT_EXPIRED",
+		5: "REQUEUE_VERDICT_FULL",
+		6: "REQUEUE_VERDICT_UNKNOWN",
+	}
+	RequeueVerdict_value = map[string]int32{
+		"REQUEUE_VERDICT_UNSPECIFIED":    0,
+		"REQUEUE_VERDICT_REQUEUED":       1,
+		"REQUEUE_VERDICT_ALREADY_QUEUED": 2,
+		"REQUEUE_VERDICT_NOT_DEAD":       3,
+		"REQUEUE_VERDICT_EXPIRED":        4,
+		"REQUEUE_VERDICT_FULL":           5,
+		"REQUEUE_VERDICT_UNKNOWN":        6,
+	}
+)
+
+func (x RequeueVerdict) Enum() *RequeueVerdict {
+	p := new(RequeueVerdict)
+	*p = x
+	return p
+}
+
+func (x RequeueVerdict) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RequeueVerdict) Descriptor() protoreflect.EnumDescriptor {
+	return file_tollgate_v1_admission_proto_enumTypes[7].Descriptor()
+}
+
+func (RequeueVerdict) Type() protoreflect.EnumType {
+	return &file_tollgate_v1_admission_proto_enumTypes[7]
+}
+
+func (x RequeueVerdict) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RequeueVerdict.Descriptor instead.
+func (RequeueVerdict) EnumDescriptor() ([]byte, []int) {
+	return file_tollgate_v1_admission_proto_rawDescGZIP(), []int{7}
+}
+
 // The state of a task that was queued.
 type TaskState int32
 
@@ -478,7 +547,7 @@ const (
 	TaskState_TASK_STATE_QUEUED TaskState = 1
 	// It is queued, and its lease is running or in its grace.
 	TaskState_TASK_STATE_RUNNING TaskState = 2
-	// Its last attempt ended without success.
+	// Its last attempt ended without success. RequeueTask queues it again.
 	TaskState_TASK_STATE_DEAD TaskState = 3
 	// CancelTask removed it from the queue.
 	TaskState_TASK_STATE_CANCELLED TaskState = 4
@@ -517,11 +586,11 @@ func (x TaskState) String() string {
 }
 
 func (TaskState) Descriptor() protoreflect.EnumDescriptor {
-	return file_tollgate_v1_admission_proto_enumTypes[7].Descriptor()
+	return file_tollgate_v1_admission_proto_enumTypes[8].Descriptor()
 }
 
 func (TaskState) Type() protoreflect.EnumType {
-	return &file_tollgate_v1_admission_proto_enumTypes[7]
+	return &file_tollgate_v1_admission_proto_enumTypes[8]
 }
 
 func (x TaskState) Number() protoreflect.EnumNumber {
@@ -530,7 +599,7 @@ func (x TaskState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TaskState.Descriptor instead.
 func (TaskState) EnumDescriptor() ([]byte, []int) {
-	return file_tollgate_v1_admission_proto_rawDescGZIP(), []int{7}
+	return file_tollgate_v1_admission_proto_rawDescGZIP(), []int{8}
 }
 
 // The kinds of changes.
@@ -542,7 +611,8 @@ type PoolEventKind int32
 const (
 	// Never sent.
 	PoolEventKind_POOL_EVENT_KIND_UNSPECIFIED PoolEventKind = 0
-	// A task was queued.
+	// A task was queued, or RequeueTask queued a dead task again: then with the token of its
+	// last lease.
 	PoolEventKind_POOL_EVENT_KIND_ENQUEUED PoolEventKind = 1
 	// A task was granted a lease.
 	PoolEventKind_POOL_EVENT_KIND_ADMITTED PoolEventKind = 2
@@ -611,11 +681,11 @@ func (x PoolEventKind) String() string {
 }
 
 func (PoolEventKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_tollgate_v1_admission_proto_enumTypes[8].Descriptor()
+	return file_tollgate_v1_admission_proto_enumTypes[9].Descriptor()
 }
 
 func (PoolEventKind) Type() protoreflect.EnumType {
-	return &file_tollgate_v1_admission_proto_enumTypes[8]
+	return &file_tollgate_v1_admission_proto_enumTypes[9]
 }
 
 func (x PoolEventKind) Number() protoreflect.EnumNumber {
@@ -624,7 +694,7 @@ func (x PoolEventKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PoolEventKind.Descriptor instead.
 func (PoolEventKind) EnumDescriptor() ([]byte, []int) {
-	return file_tollgate_v1_admission_proto_rawDescGZIP(), []int{8}
+	return file_tollgate_v1_admission_proto_rawDescGZIP(), []int{9}
 }
 
 // Asks for a slot.
@@ -3283,6 +3353,116 @@ func (x *CancelTaskResponse) GetReplayed() bool {
 	return false
 }
 
+// Names the dead task to queue again.
+type RequeueTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The pool it was queued for. Required.
+	Pool string `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
+	// The device it was queued for. Required.
+	DeviceId string `protobuf:"bytes,2,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
+	// The task. Required.
+	TaskId        string `protobuf:"bytes,3,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequeueTaskRequest) Reset() {
+	*x = RequeueTaskRequest{}
+	mi := &file_tollgate_v1_admission_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequeueTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequeueTaskRequest) ProtoMessage() {}
+
+func (x *RequeueTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tollgate_v1_admission_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequeueTaskRequest.ProtoReflect.Descriptor instead.
+func (*RequeueTaskRequest) Descriptor() ([]byte, []int) {
+	return file_tollgate_v1_admission_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *RequeueTaskRequest) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *RequeueTaskRequest) GetDeviceId() string {
+	if x != nil {
+		return x.DeviceId
+	}
+	return ""
+}
+
+func (x *RequeueTaskRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+// Whether the task was queued again.
+type RequeueTaskResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The answer.
+	Verdict       RequeueVerdict `protobuf:"varint,1,opt,name=verdict,proto3,enum=tollgate.v1.RequeueVerdict" json:"verdict,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequeueTaskResponse) Reset() {
+	*x = RequeueTaskResponse{}
+	mi := &file_tollgate_v1_admission_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequeueTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequeueTaskResponse) ProtoMessage() {}
+
+func (x *RequeueTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tollgate_v1_admission_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequeueTaskResponse.ProtoReflect.Descriptor instead.
+func (*RequeueTaskResponse) Descriptor() ([]byte, []int) {
+	return file_tollgate_v1_admission_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *RequeueTaskResponse) GetVerdict() RequeueVerdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return RequeueVerdict_REQUEUE_VERDICT_UNSPECIFIED
+}
+
 // Asks for a page of tasks.
 type ListTasksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3300,7 +3480,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_tollgate_v1_admission_proto_msgTypes[38]
+	mi := &file_tollgate_v1_admission_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3312,7 +3492,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tollgate_v1_admission_proto_msgTypes[38]
+	mi := &file_tollgate_v1_admission_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3325,7 +3505,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_tollgate_v1_admission_proto_rawDescGZIP(), []int{38}
+	return file_tollgate_v1_admission_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListTasksRequest) GetPool() string {
@@ -3369,7 +3549,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_tollgate_v1_admission_proto_msgTypes[39]
+	mi := &file_tollgate_v1_admission_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3381,7 +3561,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tollgate_v1_admission_proto_msgTypes[39]
+	mi := &file_tollgate_v1_admission_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3394,7 +3574,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_tollgate_v1_admission_proto_rawDescGZIP(), []int{39}
+	return file_tollgate_v1_admission_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -3434,7 +3614,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_tollgate_v1_admission_proto_msgTypes[40]
+	mi := &file_tollgate_v1_admission_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3446,7 +3626,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_tollgate_v1_admission_proto_msgTypes[40]
+	mi := &file_tollgate_v1_admission_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3459,7 +3639,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_tollgate_v1_admission_proto_rawDescGZIP(), []int{40}
+	return file_tollgate_v1_admission_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Task) GetDeviceId() string {
@@ -3525,7 +3705,7 @@ type WatchPoolRequest struct {
 
 func (x *WatchPoolRequest) Reset() {
 	*x = WatchPoolRequest{}
-	mi := &file_tollgate_v1_admission_proto_msgTypes[41]
+	mi := &file_tollgate_v1_admission_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3537,7 +3717,7 @@ func (x *WatchPoolRequest) String() string {
 func (*WatchPoolRequest) ProtoMessage() {}
 
 func (x *WatchPoolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tollgate_v1_admission_proto_msgTypes[41]
+	mi := &file_tollgate_v1_admission_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3550,7 +3730,7 @@ func (x *WatchPoolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchPoolRequest.ProtoReflect.Descriptor instead.
 func (*WatchPoolRequest) Descriptor() ([]byte, []int) {
-	return file_tollgate_v1_admission_proto_rawDescGZIP(), []int{41}
+	return file_tollgate_v1_admission_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *WatchPoolRequest) GetPool() string {
@@ -3578,7 +3758,7 @@ type WatchPoolResponse struct {
 
 func (x *WatchPoolResponse) Reset() {
 	*x = WatchPoolResponse{}
-	mi := &file_tollgate_v1_admission_proto_msgTypes[42]
+	mi := &file_tollgate_v1_admission_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3590,7 +3770,7 @@ func (x *WatchPoolResponse) String() string {
 func (*WatchPoolResponse) ProtoMessage() {}
 
 func (x *WatchPoolResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tollgate_v1_admission_proto_msgTypes[42]
+	mi := &file_tollgate_v1_admission_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3603,7 +3783,7 @@ func (x *WatchPoolResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchPoolResponse.ProtoReflect.Descriptor instead.
 func (*WatchPoolResponse) Descriptor() ([]byte, []int) {
-	return file_tollgate_v1_admission_proto_rawDescGZIP(), []int{42}
+	return file_tollgate_v1_admission_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *WatchPoolResponse) GetEvent() *PoolEvent {
@@ -3640,7 +3820,7 @@ type PoolEvent struct {
 
 func (x *PoolEvent) Reset() {
 	*x = PoolEvent{}
-	mi := &file_tollgate_v1_admission_proto_msgTypes[43]
+	mi := &file_tollgate_v1_admission_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3652,7 +3832,7 @@ func (x *PoolEvent) String() string {
 func (*PoolEvent) ProtoMessage() {}
 
 func (x *PoolEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_tollgate_v1_admission_proto_msgTypes[43]
+	mi := &file_tollgate_v1_admission_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3665,7 +3845,7 @@ func (x *PoolEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolEvent.ProtoReflect.Descriptor instead.
 func (*PoolEvent) Descriptor() ([]byte, []int) {
-	return file_tollgate_v1_admission_proto_rawDescGZIP(), []int{43}
+	return file_tollgate_v1_admission_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PoolEvent) GetCursor() string {
@@ -3928,7 +4108,13 @@ const file_tollgate_v1_admission_proto_rawDesc = "" +
 	"\atask_id\x18\x03 \x01(\tR\x06taskId\"f\n" +
 	"\x12CancelTaskResponse\x124\n" +
 	"\averdict\x18\x01 \x01(\x0e2\x1a.tollgate.v1.CancelVerdictR\averdict\x12\x1a\n" +
-	"\breplayed\x18\x02 \x01(\bR\breplayed\"\xa3\x01\n" +
+	"\breplayed\x18\x02 \x01(\bR\breplayed\"^\n" +
+	"\x12RequeueTaskRequest\x12\x12\n" +
+	"\x04pool\x18\x01 \x01(\tR\x04pool\x12\x1b\n" +
+	"\tdevice_id\x18\x02 \x01(\tR\bdeviceId\x12\x17\n" +
+	"\atask_id\x18\x03 \x01(\tR\x06taskId\"L\n" +
+	"\x13RequeueTaskResponse\x125\n" +
+	"\averdict\x18\x01 \x01(\x0e2\x1b.tollgate.v1.RequeueVerdictR\averdict\"\xa3\x01\n" +
 	"\x10ListTasksRequest\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\tR\x04pool\x12,\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x16.tollgate.v1.TaskStateR\x05state\x12 \n" +
@@ -4010,7 +4196,15 @@ const file_tollgate_v1_admission_proto_rawDesc = "" +
 	"\x18CANCEL_VERDICT_CANCELLED\x10\x01\x12\x1a\n" +
 	"\x16CANCEL_VERDICT_RUNNING\x10\x02\x12\x1c\n" +
 	"\x18CANCEL_VERDICT_COMPLETED\x10\x03\x12\x1a\n" +
-	"\x16CANCEL_VERDICT_UNKNOWN\x10\x04*\x9d\x01\n" +
+	"\x16CANCEL_VERDICT_UNKNOWN\x10\x04*\xe5\x01\n" +
+	"\x0eRequeueVerdict\x12\x1f\n" +
+	"\x1bREQUEUE_VERDICT_UNSPECIFIED\x10\x00\x12\x1c\n" +
+	"\x18REQUEUE_VERDICT_REQUEUED\x10\x01\x12\"\n" +
+	"\x1eREQUEUE_VERDICT_ALREADY_QUEUED\x10\x02\x12\x1c\n" +
+	"\x18REQUEUE_VERDICT_NOT_DEAD\x10\x03\x12\x1b\n" +
+	"\x17REQUEUE_VERDICT_EXPIRED\x10\x04\x12\x18\n" +
+	"\x14REQUEUE_VERDICT_FULL\x10\x05\x12\x1b\n" +
+	"\x17REQUEUE_VERDICT_UNKNOWN\x10\x06*\x9d\x01\n" +
 	"\tTaskState\x12\x1a\n" +
 	"\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11TASK_STATE_QUEUED\x10\x01\x12\x16\n" +
@@ -4031,7 +4225,8 @@ const file_tollgate_v1_admission_proto_rawDesc = "" +
 	"\x14POOL_EVENT_KIND_DEAD\x10\t\x12\x1e\n" +
 	"\x1aPOOL_EVENT_KIND_CONFIGURED\x10\n" +
 	"\x12\x17\n" +
-	"\x13POOL_EVENT_KIND_GAP\x10\v2\xb8\t\n" +
+	"\x13POOL_EVENT_KIND_GAP\x10\v2\x8a\n" +
+	"\n" +
 	"\x10AdmissionService\x12J\n" +
 	"\tAdmitTask\x12\x1d.tollgate.v1.AdmitTaskRequest\x1a\x1e.tollgate.v1.AdmitTaskResponse\x12S\n" +
 	"\fCompleteTask\x12 .tollgate.v1.CompleteTaskRequest\x1a!.tollgate.v1.CompleteTaskResponse\x12J\n" +
@@ -4049,7 +4244,8 @@ const file_tollgate_v1_admission_proto_rawDesc = "" +
 	"\tEvictTask\x12\x1d.tollgate.v1.EvictTaskRequest\x1a\x1e.tollgate.v1.EvictTaskResponse\x12S\n" +
 	"\fEnqueueTasks\x12 .tollgate.v1.EnqueueTasksRequest\x1a!.tollgate.v1.EnqueueTasksResponse\x12M\n" +
 	"\n" +
-	"CancelTask\x12\x1e.tollgate.v1.CancelTaskRequest\x1a\x1f.tollgate.v1.CancelTaskResponse\x12J\n" +
+	"CancelTask\x12\x1e.tollgate.v1.CancelTaskRequest\x1a\x1f.tollgate.v1.CancelTaskResponse\x12P\n" +
+	"\vRequeueTask\x12\x1f.tollgate.v1.RequeueTaskRequest\x1a .tollgate.v1.RequeueTaskResponse\x12J\n" +
 	"\tListTasks\x12\x1d.tollgate.v1.ListTasksRequest\x1a\x1e.tollgate.v1.ListTasksResponse\x12L\n" +
 	"\tWatchPool\x12\x1d.tollgate.v1.WatchPoolRequest\x1a\x1e.tollgate.v1.WatchPoolResponse0\x01B|\n" +
 	"\x0eio.tollgate.v1P\x01Z=github.com/tollgate/tollgate/clients/go/tollgatepb;tollgatepb\xaa\x02\vTollgate.V1\xca\x02\vTollgate\\V1\xea\x02\fTollgate::V1b\x06proto3"
@@ -4066,8 +4262,8 @@ func file_tollgate_v1_admission_proto_rawDescGZIP() []byte {
 	return file_tollgate_v1_admission_proto_rawDescData
 }
 
-var file_tollgate_v1_admission_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_tollgate_v1_admission_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_tollgate_v1_admission_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
+var file_tollgate_v1_admission_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_tollgate_v1_admission_proto_goTypes = []any{
 	(AdmitDecision)(0),            // 0: tollgate.v1.AdmitDecision
 	(Outcome)(0),                  // 1: tollgate.v1.Outcome
@@ -4076,150 +4272,156 @@ var file_tollgate_v1_admission_proto_goTypes = []any{
 	(EvictVerdict)(0),             // 4: tollgate.v1.EvictVerdict
 	(EnqueueStatus)(0),            // 5: tollgate.v1.EnqueueStatus
 	(CancelVerdict)(0),            // 6: tollgate.v1.CancelVerdict
-	(TaskState)(0),                // 7: tollgate.v1.TaskState
-	(PoolEventKind)(0),            // 8: tollgate.v1.PoolEventKind
-	(*AdmitTaskRequest)(nil),      // 9: tollgate.v1.AdmitTaskRequest
-	(*AdmitTaskResponse)(nil),     // 10: tollgate.v1.AdmitTaskResponse
-	(*AdmitTasksRequest)(nil),     // 11: tollgate.v1.AdmitTasksRequest
-	(*AdmitTasksResponse)(nil),    // 12: tollgate.v1.AdmitTasksResponse
-	(*AdmitTaskResult)(nil),       // 13: tollgate.v1.AdmitTaskResult
-	(*ItemError)(nil),             // 14: tollgate.v1.ItemError
-	(*ItemViolation)(nil),         // 15: tollgate.v1.ItemViolation
-	(*DispatchedTask)(nil),        // 16: tollgate.v1.DispatchedTask
-	(*Lease)(nil),                 // 17: tollgate.v1.Lease
-	(*Usage)(nil),                 // 18: tollgate.v1.Usage
-	(*CompleteTaskRequest)(nil),   // 19: tollgate.v1.CompleteTaskRequest
-	(*CompleteTaskResponse)(nil),  // 20: tollgate.v1.CompleteTaskResponse
-	(*CompleteTasksRequest)(nil),  // 21: tollgate.v1.CompleteTasksRequest
-	(*CompleteTasksResponse)(nil), // 22: tollgate.v1.CompleteTasksResponse
-	(*CompleteTaskResult)(nil),    // 23: tollgate.v1.CompleteTaskResult
-	(*RenewTaskRequest)(nil),      // 24: tollgate.v1.RenewTaskRequest
-	(*RenewTaskResponse)(nil),     // 25: tollgate.v1.RenewTaskResponse
-	(*RenewTasksRequest)(nil),     // 26: tollgate.v1.RenewTasksRequest
-	(*RenewTasksResponse)(nil),    // 27: tollgate.v1.RenewTasksResponse
-	(*RenewTaskResult)(nil),       // 28: tollgate.v1.RenewTaskResult
-	(*GetPoolRequest)(nil),        // 29: tollgate.v1.GetPoolRequest
-	(*GetPoolResponse)(nil),       // 30: tollgate.v1.GetPoolResponse
-	(*Pool)(nil),                  // 31: tollgate.v1.Pool
-	(*PoolConfig)(nil),            // 32: tollgate.v1.PoolConfig
-	(*ListPoolsRequest)(nil),      // 33: tollgate.v1.ListPoolsRequest
-	(*ListPoolsResponse)(nil),     // 34: tollgate.v1.ListPoolsResponse
-	(*ListLeasesRequest)(nil),     // 35: tollgate.v1.ListLeasesRequest
-	(*ListLeasesResponse)(nil),    // 36: tollgate.v1.ListLeasesResponse
-	(*ConfigurePoolRequest)(nil),  // 37: tollgate.v1.ConfigurePoolRequest
-	(*ConfigurePoolResponse)(nil), // 38: tollgate.v1.ConfigurePoolResponse
-	(*EvictTaskRequest)(nil),      // 39: tollgate.v1.EvictTaskRequest
-	(*EvictTaskResponse)(nil),     // 40: tollgate.v1.EvictTaskResponse
-	(*EnqueueTasksRequest)(nil),   // 41: tollgate.v1.EnqueueTasksRequest
-	(*QueuedTask)(nil),            // 42: tollgate.v1.QueuedTask
-	(*EnqueueTasksResponse)(nil),  // 43: tollgate.v1.EnqueueTasksResponse
-	(*EnqueueResult)(nil),         // 44: tollgate.v1.EnqueueResult
-	(*CancelTaskRequest)(nil),     // 45: tollgate.v1.CancelTaskRequest
-	(*CancelTaskResponse)(nil),    // 46: tollgate.v1.CancelTaskResponse
-	(*ListTasksRequest)(nil),      // 47: tollgate.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),     // 48: tollgate.v1.ListTasksResponse
-	(*Task)(nil),                  // 49: tollgate.v1.Task
-	(*WatchPoolRequest)(nil),      // 50: tollgate.v1.WatchPoolRequest
-	(*WatchPoolResponse)(nil),     // 51: tollgate.v1.WatchPoolResponse
-	(*PoolEvent)(nil),             // 52: tollgate.v1.PoolEvent
-	(*durationpb.Duration)(nil),   // 53: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 54: google.protobuf.Timestamp
+	(RequeueVerdict)(0),           // 7: tollgate.v1.RequeueVerdict
+	(TaskState)(0),                // 8: tollgate.v1.TaskState
+	(PoolEventKind)(0),            // 9: tollgate.v1.PoolEventKind
+	(*AdmitTaskRequest)(nil),      // 10: tollgate.v1.AdmitTaskRequest
+	(*AdmitTaskResponse)(nil),     // 11: tollgate.v1.AdmitTaskResponse
+	(*AdmitTasksRequest)(nil),     // 12: tollgate.v1.AdmitTasksRequest
+	(*AdmitTasksResponse)(nil),    // 13: tollgate.v1.AdmitTasksResponse
+	(*AdmitTaskResult)(nil),       // 14: tollgate.v1.AdmitTaskResult
+	(*ItemError)(nil),             // 15: tollgate.v1.ItemError
+	(*ItemViolation)(nil),         // 16: tollgate.v1.ItemViolation
+	(*DispatchedTask)(nil),        // 17: tollgate.v1.DispatchedTask
+	(*Lease)(nil),                 // 18: tollgate.v1.Lease
+	(*Usage)(nil),                 // 19: tollgate.v1.Usage
+	(*CompleteTaskRequest)(nil),   // 20: tollgate.v1.CompleteTaskRequest
+	(*CompleteTaskResponse)(nil),  // 21: tollgate.v1.CompleteTaskResponse
+	(*CompleteTasksRequest)(nil),  // 22: tollgate.v1.CompleteTasksRequest
+	(*CompleteTasksResponse)(nil), // 23: tollgate.v1.CompleteTasksResponse
+	(*CompleteTaskResult)(nil),    // 24: tollgate.v1.CompleteTaskResult
+	(*RenewTaskRequest)(nil),      // 25: tollgate.v1.RenewTaskRequest
+	(*RenewTaskResponse)(nil),     // 26: tollgate.v1.RenewTaskResponse
+	(*RenewTasksRequest)(nil),     // 27: tollgate.v1.RenewTasksRequest
+	(*RenewTasksResponse)(nil),    // 28: tollgate.v1.RenewTasksResponse
+	(*RenewTaskResult)(nil),       // 29: tollgate.v1.RenewTaskResult
+	(*GetPoolRequest)(nil),        // 30: tollgate.v1.GetPoolRequest
+	(*GetPoolResponse)(nil),       // 31: tollgate.v1.GetPoolResponse
+	(*Pool)(nil),                  // 32: tollgate.v1.Pool
+	(*PoolConfig)(nil),            // 33: tollgate.v1.PoolConfig
+	(*ListPoolsRequest)(nil),      // 34: tollgate.v1.ListPoolsRequest
+	(*ListPoolsResponse)(nil),     // 35: tollgate.v1.ListPoolsResponse
+	(*ListLeasesRequest)(nil),     // 36: tollgate.v1.ListLeasesRequest
+	(*ListLeasesResponse)(nil),    // 37: tollgate.v1.ListLeasesResponse
+	(*ConfigurePoolRequest)(nil),  // 38: tollgate.v1.ConfigurePoolRequest
+	(*ConfigurePoolResponse)(nil), // 39: tollgate.v1.ConfigurePoolResponse
+	(*EvictTaskRequest)(nil),      // 40: tollgate.v1.EvictTaskRequest
+	(*EvictTaskResponse)(nil),     // 41: tollgate.v1.EvictTaskResponse
+	(*EnqueueTasksRequest)(nil),   // 42: tollgate.v1.EnqueueTasksRequest
+	(*QueuedTask)(nil),            // 43: tollgate.v1.QueuedTask
+	(*EnqueueTasksResponse)(nil),  // 44: tollgate.v1.EnqueueTasksResponse
+	(*EnqueueResult)(nil),         // 45: tollgate.v1.EnqueueResult
+	(*CancelTaskRequest)(nil),     // 46: tollgate.v1.CancelTaskRequest
+	(*CancelTaskResponse)(nil),    // 47: tollgate.v1.CancelTaskResponse
+	(*RequeueTaskRequest)(nil),    // 48: tollgate.v1.RequeueTaskRequest
+	(*RequeueTaskResponse)(nil),   // 49: tollgate.v1.RequeueTaskResponse
+	(*ListTasksRequest)(nil),      // 50: tollgate.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),     // 51: tollgate.v1.ListTasksResponse
+	(*Task)(nil),                  // 52: tollgate.v1.Task
+	(*WatchPoolRequest)(nil),      // 53: tollgate.v1.WatchPoolRequest
+	(*WatchPoolResponse)(nil),     // 54: tollgate.v1.WatchPoolResponse
+	(*PoolEvent)(nil),             // 55: tollgate.v1.PoolEvent
+	(*durationpb.Duration)(nil),   // 56: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 57: google.protobuf.Timestamp
 }
 var file_tollgate_v1_admission_proto_depIdxs = []int32{
-	53, // 0: tollgate.v1.AdmitTaskRequest.lease_duration:type_name -> google.protobuf.Duration
-	53, // 1: tollgate.v1.AdmitTaskRequest.max_wait:type_name -> google.protobuf.Duration
+	56, // 0: tollgate.v1.AdmitTaskRequest.lease_duration:type_name -> google.protobuf.Duration
+	56, // 1: tollgate.v1.AdmitTaskRequest.max_wait:type_name -> google.protobuf.Duration
 	0,  // 2: tollgate.v1.AdmitTaskResponse.decision:type_name -> tollgate.v1.AdmitDecision
-	17, // 3: tollgate.v1.AdmitTaskResponse.lease:type_name -> tollgate.v1.Lease
-	18, // 4: tollgate.v1.AdmitTaskResponse.usage:type_name -> tollgate.v1.Usage
-	53, // 5: tollgate.v1.AdmitTaskResponse.retry_after:type_name -> google.protobuf.Duration
-	16, // 6: tollgate.v1.AdmitTaskResponse.task:type_name -> tollgate.v1.DispatchedTask
-	9,  // 7: tollgate.v1.AdmitTasksRequest.requests:type_name -> tollgate.v1.AdmitTaskRequest
-	13, // 8: tollgate.v1.AdmitTasksResponse.results:type_name -> tollgate.v1.AdmitTaskResult
-	10, // 9: tollgate.v1.AdmitTaskResult.response:type_name -> tollgate.v1.AdmitTaskResponse
-	14, // 10: tollgate.v1.AdmitTaskResult.error:type_name -> tollgate.v1.ItemError
-	15, // 11: tollgate.v1.ItemError.violations:type_name -> tollgate.v1.ItemViolation
-	53, // 12: tollgate.v1.ItemError.retry_after:type_name -> google.protobuf.Duration
-	54, // 13: tollgate.v1.Lease.grant_time:type_name -> google.protobuf.Timestamp
-	54, // 14: tollgate.v1.Lease.expire_time:type_name -> google.protobuf.Timestamp
-	53, // 15: tollgate.v1.Lease.expires_in:type_name -> google.protobuf.Duration
+	18, // 3: tollgate.v1.AdmitTaskResponse.lease:type_name -> tollgate.v1.Lease
+	19, // 4: tollgate.v1.AdmitTaskResponse.usage:type_name -> tollgate.v1.Usage
+	56, // 5: tollgate.v1.AdmitTaskResponse.retry_after:type_name -> google.protobuf.Duration
+	17, // 6: tollgate.v1.AdmitTaskResponse.task:type_name -> tollgate.v1.DispatchedTask
+	10, // 7: tollgate.v1.AdmitTasksRequest.requests:type_name -> tollgate.v1.AdmitTaskRequest
+	14, // 8: tollgate.v1.AdmitTasksResponse.results:type_name -> tollgate.v1.AdmitTaskResult
+	11, // 9: tollgate.v1.AdmitTaskResult.response:type_name -> tollgate.v1.AdmitTaskResponse
+	15, // 10: tollgate.v1.AdmitTaskResult.error:type_name -> tollgate.v1.ItemError
+	16, // 11: tollgate.v1.ItemError.violations:type_name -> tollgate.v1.ItemViolation
+	56, // 12: tollgate.v1.ItemError.retry_after:type_name -> google.protobuf.Duration
+	57, // 13: tollgate.v1.Lease.grant_time:type_name -> google.protobuf.Timestamp
+	57, // 14: tollgate.v1.Lease.expire_time:type_name -> google.protobuf.Timestamp
+	56, // 15: tollgate.v1.Lease.expires_in:type_name -> google.protobuf.Duration
 	1,  // 16: tollgate.v1.CompleteTaskRequest.outcome:type_name -> tollgate.v1.Outcome
 	2,  // 17: tollgate.v1.CompleteTaskResponse.verdict:type_name -> tollgate.v1.CompleteVerdict
-	18, // 18: tollgate.v1.CompleteTaskResponse.usage:type_name -> tollgate.v1.Usage
-	19, // 19: tollgate.v1.CompleteTasksRequest.requests:type_name -> tollgate.v1.CompleteTaskRequest
-	23, // 20: tollgate.v1.CompleteTasksResponse.results:type_name -> tollgate.v1.CompleteTaskResult
-	20, // 21: tollgate.v1.CompleteTaskResult.response:type_name -> tollgate.v1.CompleteTaskResponse
-	14, // 22: tollgate.v1.CompleteTaskResult.error:type_name -> tollgate.v1.ItemError
-	53, // 23: tollgate.v1.RenewTaskRequest.lease_duration:type_name -> google.protobuf.Duration
+	19, // 18: tollgate.v1.CompleteTaskResponse.usage:type_name -> tollgate.v1.Usage
+	20, // 19: tollgate.v1.CompleteTasksRequest.requests:type_name -> tollgate.v1.CompleteTaskRequest
+	24, // 20: tollgate.v1.CompleteTasksResponse.results:type_name -> tollgate.v1.CompleteTaskResult
+	21, // 21: tollgate.v1.CompleteTaskResult.response:type_name -> tollgate.v1.CompleteTaskResponse
+	15, // 22: tollgate.v1.CompleteTaskResult.error:type_name -> tollgate.v1.ItemError
+	56, // 23: tollgate.v1.RenewTaskRequest.lease_duration:type_name -> google.protobuf.Duration
 	3,  // 24: tollgate.v1.RenewTaskResponse.verdict:type_name -> tollgate.v1.RenewVerdict
-	17, // 25: tollgate.v1.RenewTaskResponse.lease:type_name -> tollgate.v1.Lease
-	24, // 26: tollgate.v1.RenewTasksRequest.requests:type_name -> tollgate.v1.RenewTaskRequest
-	28, // 27: tollgate.v1.RenewTasksResponse.results:type_name -> tollgate.v1.RenewTaskResult
-	25, // 28: tollgate.v1.RenewTaskResult.response:type_name -> tollgate.v1.RenewTaskResponse
-	14, // 29: tollgate.v1.RenewTaskResult.error:type_name -> tollgate.v1.ItemError
-	31, // 30: tollgate.v1.GetPoolResponse.pool:type_name -> tollgate.v1.Pool
-	32, // 31: tollgate.v1.Pool.config:type_name -> tollgate.v1.PoolConfig
-	18, // 32: tollgate.v1.Pool.usage:type_name -> tollgate.v1.Usage
-	54, // 33: tollgate.v1.Pool.oldest_grant_time:type_name -> google.protobuf.Timestamp
-	54, // 34: tollgate.v1.Pool.next_expire_time:type_name -> google.protobuf.Timestamp
-	54, // 35: tollgate.v1.Pool.hold_end_time:type_name -> google.protobuf.Timestamp
-	53, // 36: tollgate.v1.PoolConfig.lease_duration:type_name -> google.protobuf.Duration
-	53, // 37: tollgate.v1.PoolConfig.expiry_grace:type_name -> google.protobuf.Duration
-	53, // 38: tollgate.v1.PoolConfig.retention:type_name -> google.protobuf.Duration
-	31, // 39: tollgate.v1.ListPoolsResponse.pools:type_name -> tollgate.v1.Pool
-	17, // 40: tollgate.v1.ListLeasesResponse.leases:type_name -> tollgate.v1.Lease
-	53, // 41: tollgate.v1.ConfigurePoolRequest.lease_duration:type_name -> google.protobuf.Duration
-	53, // 42: tollgate.v1.ConfigurePoolRequest.expiry_grace:type_name -> google.protobuf.Duration
-	31, // 43: tollgate.v1.ConfigurePoolResponse.pool:type_name -> tollgate.v1.Pool
+	18, // 25: tollgate.v1.RenewTaskResponse.lease:type_name -> tollgate.v1.Lease
+	25, // 26: tollgate.v1.RenewTasksRequest.requests:type_name -> tollgate.v1.RenewTaskRequest
+	29, // 27: tollgate.v1.RenewTasksResponse.results:type_name -> tollgate.v1.RenewTaskResult
+	26, // 28: tollgate.v1.RenewTaskResult.response:type_name -> tollgate.v1.RenewTaskResponse
+	15, // 29: tollgate.v1.RenewTaskResult.error:type_name -> tollgate.v1.ItemError
+	32, // 30: tollgate.v1.GetPoolResponse.pool:type_name -> tollgate.v1.Pool
+	33, // 31: tollgate.v1.Pool.config:type_name -> tollgate.v1.PoolConfig
+	19, // 32: tollgate.v1.Pool.usage:type_name -> tollgate.v1.Usage
+	57, // 33: tollgate.v1.Pool.oldest_grant_time:type_name -> google.protobuf.Timestamp
+	57, // 34: tollgate.v1.Pool.next_expire_time:type_name -> google.protobuf.Timestamp
+	57, // 35: tollgate.v1.Pool.hold_end_time:type_name -> google.protobuf.Timestamp
+	56, // 36: tollgate.v1.PoolConfig.lease_duration:type_name -> google.protobuf.Duration
+	56, // 37: tollgate.v1.PoolConfig.expiry_grace:type_name -> google.protobuf.Duration
+	56, // 38: tollgate.v1.PoolConfig.retention:type_name -> google.protobuf.Duration
+	32, // 39: tollgate.v1.ListPoolsResponse.pools:type_name -> tollgate.v1.Pool
+	18, // 40: tollgate.v1.ListLeasesResponse.leases:type_name -> tollgate.v1.Lease
+	56, // 41: tollgate.v1.ConfigurePoolRequest.lease_duration:type_name -> google.protobuf.Duration
+	56, // 42: tollgate.v1.ConfigurePoolRequest.expiry_grace:type_name -> google.protobuf.Duration
+	32, // 43: tollgate.v1.ConfigurePoolResponse.pool:type_name -> tollgate.v1.Pool
 	4,  // 44: tollgate.v1.EvictTaskResponse.verdict:type_name -> tollgate.v1.EvictVerdict
-	42, // 45: tollgate.v1.EnqueueTasksRequest.tasks:type_name -> tollgate.v1.QueuedTask
-	54, // 46: tollgate.v1.QueuedTask.expire_time:type_name -> google.protobuf.Timestamp
-	44, // 47: tollgate.v1.EnqueueTasksResponse.results:type_name -> tollgate.v1.EnqueueResult
+	43, // 45: tollgate.v1.EnqueueTasksRequest.tasks:type_name -> tollgate.v1.QueuedTask
+	57, // 46: tollgate.v1.QueuedTask.expire_time:type_name -> google.protobuf.Timestamp
+	45, // 47: tollgate.v1.EnqueueTasksResponse.results:type_name -> tollgate.v1.EnqueueResult
 	5,  // 48: tollgate.v1.EnqueueResult.status:type_name -> tollgate.v1.EnqueueStatus
 	6,  // 49: tollgate.v1.CancelTaskResponse.verdict:type_name -> tollgate.v1.CancelVerdict
-	7,  // 50: tollgate.v1.ListTasksRequest.state:type_name -> tollgate.v1.TaskState
-	49, // 51: tollgate.v1.ListTasksResponse.tasks:type_name -> tollgate.v1.Task
-	7,  // 52: tollgate.v1.Task.state:type_name -> tollgate.v1.TaskState
-	54, // 53: tollgate.v1.Task.enqueue_time:type_name -> google.protobuf.Timestamp
-	54, // 54: tollgate.v1.Task.expire_time:type_name -> google.protobuf.Timestamp
-	52, // 55: tollgate.v1.WatchPoolResponse.event:type_name -> tollgate.v1.PoolEvent
-	8,  // 56: tollgate.v1.PoolEvent.kind:type_name -> tollgate.v1.PoolEventKind
-	1,  // 57: tollgate.v1.PoolEvent.outcome:type_name -> tollgate.v1.Outcome
-	54, // 58: tollgate.v1.PoolEvent.event_time:type_name -> google.protobuf.Timestamp
-	9,  // 59: tollgate.v1.AdmissionService.AdmitTask:input_type -> tollgate.v1.AdmitTaskRequest
-	19, // 60: tollgate.v1.AdmissionService.CompleteTask:input_type -> tollgate.v1.CompleteTaskRequest
-	24, // 61: tollgate.v1.AdmissionService.RenewTask:input_type -> tollgate.v1.RenewTaskRequest
-	11, // 62: tollgate.v1.AdmissionService.AdmitTasks:input_type -> tollgate.v1.AdmitTasksRequest
-	21, // 63: tollgate.v1.AdmissionService.CompleteTasks:input_type -> tollgate.v1.CompleteTasksRequest
-	26, // 64: tollgate.v1.AdmissionService.RenewTasks:input_type -> tollgate.v1.RenewTasksRequest
-	29, // 65: tollgate.v1.AdmissionService.GetPool:input_type -> tollgate.v1.GetPoolRequest
-	33, // 66: tollgate.v1.AdmissionService.ListPools:input_type -> tollgate.v1.ListPoolsRequest
-	35, // 67: tollgate.v1.AdmissionService.ListLeases:input_type -> tollgate.v1.ListLeasesRequest
-	37, // 68: tollgate.v1.AdmissionService.ConfigurePool:input_type -> tollgate.v1.ConfigurePoolRequest
-	39, // 69: tollgate.v1.AdmissionService.EvictTask:input_type -> tollgate.v1.EvictTaskRequest
-	41, // 70: tollgate.v1.AdmissionService.EnqueueTasks:input_type -> tollgate.v1.EnqueueTasksRequest
-	45, // 71: tollgate.v1.AdmissionService.CancelTask:input_type -> tollgate.v1.CancelTaskRequest
-	47, // 72: tollgate.v1.AdmissionService.ListTasks:input_type -> tollgate.v1.ListTasksRequest
-	50, // 73: tollgate.v1.AdmissionService.WatchPool:input_type -> tollgate.v1.WatchPoolRequest
-	10, // 74: tollgate.v1.AdmissionService.AdmitTask:output_type -> tollgate.v1.AdmitTaskResponse
-	20, // 75: tollgate.v1.AdmissionService.CompleteTask:output_type -> tollgate.v1.CompleteTaskResponse
-	25, // 76: tollgate.v1.AdmissionService.RenewTask:output_type -> tollgate.v1.RenewTaskResponse
-	12, // 77: tollgate.v1.AdmissionService.AdmitTasks:output_type -> tollgate.v1.AdmitTasksResponse
-	22, // 78: tollgate.v1.AdmissionService.CompleteTasks:output_type -> tollgate.v1.CompleteTasksResponse
-	27, // 79: tollgate.v1.AdmissionService.RenewTasks:output_type -> tollgate.v1.RenewTasksResponse
-	30, // 80: tollgate.v1.AdmissionService.GetPool:output_type -> tollgate.v1.GetPoolResponse
-	34, // 81: tollgate.v1.AdmissionService.ListPools:output_type -> tollgate.v1.ListPoolsResponse
-	36, // 82: tollgate.v1.AdmissionService.ListLeases:output_type -> tollgate.v1.ListLeasesResponse
-	38, // 83: tollgate.v1.AdmissionService.ConfigurePool:output_type -> tollgate.v1.ConfigurePoolResponse
-	40, // 84: tollgate.v1.AdmissionService.EvictTask:output_type -> tollgate.v1.EvictTaskResponse
-	43, // 85: tollgate.v1.AdmissionService.EnqueueTasks:output_type -> tollgate.v1.EnqueueTasksResponse
-	46, // 86: tollgate.v1.AdmissionService.CancelTask:output_type -> tollgate.v1.CancelTaskResponse
-	48, // 87: tollgate.v1.AdmissionService.ListTasks:output_type -> tollgate.v1.ListTasksResponse
-	51, // 88: tollgate.v1.AdmissionService.WatchPool:output_type -> tollgate.v1.WatchPoolResponse
-	74, // [74:89] is the sub-list for method output_type
-	59, // [59:74] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	7,  // 50: tollgate.v1.RequeueTaskResponse.verdict:type_name -> tollgate.v1.RequeueVerdict
+	8,  // 51: tollgate.v1.ListTasksRequest.state:type_name -> tollgate.v1.TaskState
+	52, // 52: tollgate.v1.ListTasksResponse.tasks:type_name -> tollgate.v1.Task
+	8,  // 53: tollgate.v1.Task.state:type_name -> tollgate.v1.TaskState
+	57, // 54: tollgate.v1.Task.enqueue_time:type_name -> google.protobuf.Timestamp
+	57, // 55: tollgate.v1.Task.expire_time:type_name -> google.protobuf.Timestamp
+	55, // 56: tollgate.v1.WatchPoolResponse.event:type_name -> tollgate.v1.PoolEvent
+	9,  // 57: tollgate.v1.PoolEvent.kind:type_name -> tollgate.v1.PoolEventKind
+	1,  // 58: tollgate.v1.PoolEvent.outcome:type_name -> tollgate.v1.Outcome
+	57, // 59: tollgate.v1.PoolEvent.event_time:type_name -> google.protobuf.Timestamp
+	10, // 60: tollgate.v1.AdmissionService.AdmitTask:input_type -> tollgate.v1.AdmitTaskRequest
+	20, // 61: tollgate.v1.AdmissionService.CompleteTask:input_type -> tollgate.v1.CompleteTaskRequest
+	25, // 62: tollgate.v1.AdmissionService.RenewTask:input_type -> tollgate.v1.RenewTaskRequest
+	12, // 63: tollgate.v1.AdmissionService.AdmitTasks:input_type -> tollgate.v1.AdmitTasksRequest
+	22, // 64: tollgate.v1.AdmissionService.CompleteTasks:input_type -> tollgate.v1.CompleteTasksRequest
+	27, // 65: tollgate.v1.AdmissionService.RenewTasks:input_type -> tollgate.v1.RenewTasksRequest
+	30, // 66: tollgate.v1.AdmissionService.GetPool:input_type -> tollgate.v1.GetPoolRequest
+	34, // 67: tollgate.v1.AdmissionService.ListPools:input_type -> tollgate.v1.ListPoolsRequest
+	36, // 68: tollgate.v1.AdmissionService.ListLeases:input_type -> tollgate.v1.ListLeasesRequest
+	38, // 69: tollgate.v1.AdmissionService.ConfigurePool:input_type -> tollgate.v1.ConfigurePoolRequest
+	40, // 70: tollgate.v1.AdmissionService.EvictTask:input_type -> tollgate.v1.EvictTaskRequest
+	42, // 71: tollgate.v1.AdmissionService.EnqueueTasks:input_type -> tollgate.v1.EnqueueTasksRequest
+	46, // 72: tollgate.v1.AdmissionService.CancelTask:input_type -> tollgate.v1.CancelTaskRequest
+	48, // 73: tollgate.v1.AdmissionService.RequeueTask:input_type -> tollgate.v1.RequeueTaskRequest
+	50, // 74: tollgate.v1.AdmissionService.ListTasks:input_type -> tollgate.v1.ListTasksRequest
+	53, // 75: tollgate.v1.AdmissionService.WatchPool:input_type -> tollgate.v1.WatchPoolRequest
+	11, // 76: tollgate.v1.AdmissionService.AdmitTask:output_type -> tollgate.v1.AdmitTaskResponse
+	21, // 77: tollgate.v1.AdmissionService.CompleteTask:output_type -> tollgate.v1.CompleteTaskResponse
+	26, // 78: tollgate.v1.AdmissionService.RenewTask:output_type -> tollgate.v1.RenewTaskResponse
+	13, // 79: tollgate.v1.AdmissionService.AdmitTasks:output_type -> tollgate.v1.AdmitTasksResponse
+	23, // 80: tollgate.v1.AdmissionService.CompleteTasks:output_type -> tollgate.v1.CompleteTasksResponse
+	28, // 81: tollgate.v1.AdmissionService.RenewTasks:output_type -> tollgate.v1.RenewTasksResponse
+	31, // 82: tollgate.v1.AdmissionService.GetPool:output_type -> tollgate.v1.GetPoolResponse
+	35, // 83: tollgate.v1.AdmissionService.ListPools:output_type -> tollgate.v1.ListPoolsResponse
+	37, // 84: tollgate.v1.AdmissionService.ListLeases:output_type -> tollgate.v1.ListLeasesResponse
+	39, // 85: tollgate.v1.AdmissionService.ConfigurePool:output_type -> tollgate.v1.ConfigurePoolResponse
+	41, // 86: tollgate.v1.AdmissionService.EvictTask:output_type -> tollgate.v1.EvictTaskResponse
+	44, // 87: tollgate.v1.AdmissionService.EnqueueTasks:output_type -> tollgate.v1.EnqueueTasksResponse
+	47, // 88: tollgate.v1.AdmissionService.CancelTask:output_type -> tollgate.v1.CancelTaskResponse
+	49, // 89: tollgate.v1.AdmissionService.RequeueTask:output_type -> tollgate.v1.RequeueTaskResponse
+	51, // 90: tollgate.v1.AdmissionService.ListTasks:output_type -> tollgate.v1.ListTasksResponse
+	54, // 91: tollgate.v1.AdmissionService.WatchPool:output_type -> tollgate.v1.WatchPoolResponse
+	76, // [76:92] is the sub-list for method output_type
+	60, // [60:76] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_tollgate_v1_admission_proto_init() }
@@ -4246,16 +4448,16 @@ func file_tollgate_v1_admission_proto_init() {
 	file_tollgate_v1_admission_proto_msgTypes[26].OneofWrappers = []any{}
 	file_tollgate_v1_admission_proto_msgTypes[28].OneofWrappers = []any{}
 	file_tollgate_v1_admission_proto_msgTypes[33].OneofWrappers = []any{}
-	file_tollgate_v1_admission_proto_msgTypes[38].OneofWrappers = []any{}
-	file_tollgate_v1_admission_proto_msgTypes[41].OneofWrappers = []any{}
+	file_tollgate_v1_admission_proto_msgTypes[40].OneofWrappers = []any{}
 	file_tollgate_v1_admission_proto_msgTypes[43].OneofWrappers = []any{}
+	file_tollgate_v1_admission_proto_msgTypes[45].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tollgate_v1_admission_proto_rawDesc), len(file_tollgate_v1_admission_proto_rawDesc)),
-			NumEnums:      9,
-			NumMessages:   44,
+			NumEnums:      10,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

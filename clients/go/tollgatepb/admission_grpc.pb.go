@@ -32,6 +32,7 @@ const (
 	AdmissionService_EvictTask_FullMethodName     = "/tollgate.v1.AdmissionService/EvictTask"
 	AdmissionService_EnqueueTasks_FullMethodName  = "/tollgate.v1.AdmissionService/EnqueueTasks"
 	AdmissionService_CancelTask_FullMethodName    = "/tollgate.v1.AdmissionService/CancelTask"
+	AdmissionService_RequeueTask_FullMethodName   = "/tollgate.v1.AdmissionService/RequeueTask"
 	AdmissionService_ListTasks_FullMethodName     = "/tollgate.v1.AdmissionService/ListTasks"
 	AdmissionService_WatchPool_FullMethodName     = "/tollgate.v1.AdmissionService/WatchPool"
 )
@@ -168,6 +169,13 @@ type AdmissionServiceClient interface {
 	// RUNNING once the lease has ended. The answer to a first call can have `replayed` set:
 	// this call or an earlier one cancelled the task.
 	CancelTask(ctx context.Context, in *CancelTaskRequest, opts ...grpc.CallOption) (*CancelTaskResponse, error)
+	// Queues a dead task again, at the end of the queue of its device, with its payload. Its
+	// attempts start again: the next dispatch is attempt 1. The events show ENQUEUED.
+	//
+	// Idempotent: a repeat finds the task in the queue and answers ALREADY_QUEUED, as the
+	// answer to a first call can. A late result of an earlier attempt still completes the
+	// task.
+	RequeueTask(ctx context.Context, in *RequeueTaskRequest, opts ...grpc.CallOption) (*RequeueTaskResponse, error)
 	// Lists the queued tasks by device, the oldest of each device first. Or lists the tasks
 	// that left their queue without a result and are still remembered, the first to be
 	// forgotten first.
@@ -322,6 +330,16 @@ func (c *admissionServiceClient) CancelTask(ctx context.Context, in *CancelTaskR
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CancelTaskResponse)
 	err := c.cc.Invoke(ctx, AdmissionService_CancelTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *admissionServiceClient) RequeueTask(ctx context.Context, in *RequeueTaskRequest, opts ...grpc.CallOption) (*RequeueTaskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RequeueTaskResponse)
+	err := c.cc.Invoke(ctx, AdmissionService_RequeueTask_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -489,6 +507,13 @@ type AdmissionServiceServer interface {
 	// RUNNING once the lease has ended. The answer to a first call can have `replayed` set:
 	// this call or an earlier one cancelled the task.
 	CancelTask(context.Context, *CancelTaskRequest) (*CancelTaskResponse, error)
+	// Queues a dead task again, at the end of the queue of its device, with its payload. Its
+	// attempts start again: the next dispatch is attempt 1. The events show ENQUEUED.
+	//
+	// Idempotent: a repeat finds the task in the queue and answers ALREADY_QUEUED, as the
+	// answer to a first call can. A late result of an earlier attempt still completes the
+	// task.
+	RequeueTask(context.Context, *RequeueTaskRequest) (*RequeueTaskResponse, error)
 	// Lists the queued tasks by device, the oldest of each device first. Or lists the tasks
 	// that left their queue without a result and are still remembered, the first to be
 	// forgotten first.
@@ -557,6 +582,9 @@ func (UnimplementedAdmissionServiceServer) EnqueueTasks(context.Context, *Enqueu
 }
 func (UnimplementedAdmissionServiceServer) CancelTask(context.Context, *CancelTaskRequest) (*CancelTaskResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelTask not implemented")
+}
+func (UnimplementedAdmissionServiceServer) RequeueTask(context.Context, *RequeueTaskRequest) (*RequeueTaskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RequeueTask not implemented")
 }
 func (UnimplementedAdmissionServiceServer) ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListTasks not implemented")
@@ -819,6 +847,24 @@ func _AdmissionService_CancelTask_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdmissionService_RequeueTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RequeueTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdmissionServiceServer).RequeueTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdmissionService_RequeueTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdmissionServiceServer).RequeueTask(ctx, req.(*RequeueTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AdmissionService_ListTasks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListTasksRequest)
 	if err := dec(in); err != nil {
@@ -906,6 +952,10 @@ var AdmissionService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CancelTask",
 			Handler:    _AdmissionService_CancelTask_Handler,
+		},
+		{
+			MethodName: "RequeueTask",
+			Handler:    _AdmissionService_RequeueTask_Handler,
 		},
 		{
 			MethodName: "ListTasks",

@@ -1355,6 +1355,127 @@ func (x *UnbanResponse) GetExisted() bool {
 	return false
 }
 
+// Names a key to read.
+type GetKeyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The key. Required.
+	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// The policy, or a domain of Envoy's rate limit service. Required.
+	Policy        string `protobuf:"bytes,2,opt,name=policy,proto3" json:"policy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetKeyRequest) Reset() {
+	*x = GetKeyRequest{}
+	mi := &file_tollgate_v1_rate_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetKeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetKeyRequest) ProtoMessage() {}
+
+func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tollgate_v1_rate_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetKeyRequest.ProtoReflect.Descriptor instead.
+func (*GetKeyRequest) Descriptor() ([]byte, []int) {
+	return file_tollgate_v1_rate_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *GetKeyRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *GetKeyRequest) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+// A key under a policy.
+type GetKeyResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The limits of the rule that applies to the key, in its order. `refused` is not set.
+	// Empty for a domain, whose rules come with its calls.
+	Limits []*LimitUsage `protobuf:"bytes,1,rep,name=limits,proto3" json:"limits,omitempty"`
+	// The running ban; absent without one.
+	Ban *Ban `protobuf:"bytes,2,opt,name=ban,proto3" json:"ban,omitempty"`
+	// Number of bans of the key, each within ban_memory of the one before; 0 once ban_memory
+	// has passed since the end of the last one. The next ban is one strike more.
+	Strikes       uint32 `protobuf:"varint,3,opt,name=strikes,proto3" json:"strikes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetKeyResponse) Reset() {
+	*x = GetKeyResponse{}
+	mi := &file_tollgate_v1_rate_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetKeyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetKeyResponse) ProtoMessage() {}
+
+func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tollgate_v1_rate_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetKeyResponse.ProtoReflect.Descriptor instead.
+func (*GetKeyResponse) Descriptor() ([]byte, []int) {
+	return file_tollgate_v1_rate_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *GetKeyResponse) GetLimits() []*LimitUsage {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *GetKeyResponse) GetBan() *Ban {
+	if x != nil {
+		return x.Ban
+	}
+	return nil
+}
+
+func (x *GetKeyResponse) GetStrikes() uint32 {
+	if x != nil {
+		return x.Strikes
+	}
+	return 0
+}
+
 // Asks for a page of bans.
 type ListBansRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1370,7 +1491,7 @@ type ListBansRequest struct {
 
 func (x *ListBansRequest) Reset() {
 	*x = ListBansRequest{}
-	mi := &file_tollgate_v1_rate_proto_msgTypes[15]
+	mi := &file_tollgate_v1_rate_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1382,7 +1503,7 @@ func (x *ListBansRequest) String() string {
 func (*ListBansRequest) ProtoMessage() {}
 
 func (x *ListBansRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tollgate_v1_rate_proto_msgTypes[15]
+	mi := &file_tollgate_v1_rate_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1395,7 +1516,7 @@ func (x *ListBansRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBansRequest.ProtoReflect.Descriptor instead.
 func (*ListBansRequest) Descriptor() ([]byte, []int) {
-	return file_tollgate_v1_rate_proto_rawDescGZIP(), []int{15}
+	return file_tollgate_v1_rate_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListBansRequest) GetPolicy() string {
@@ -1432,7 +1553,7 @@ type ListBansResponse struct {
 
 func (x *ListBansResponse) Reset() {
 	*x = ListBansResponse{}
-	mi := &file_tollgate_v1_rate_proto_msgTypes[16]
+	mi := &file_tollgate_v1_rate_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1444,7 +1565,7 @@ func (x *ListBansResponse) String() string {
 func (*ListBansResponse) ProtoMessage() {}
 
 func (x *ListBansResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tollgate_v1_rate_proto_msgTypes[16]
+	mi := &file_tollgate_v1_rate_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1457,7 +1578,7 @@ func (x *ListBansResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBansResponse.ProtoReflect.Descriptor instead.
 func (*ListBansResponse) Descriptor() ([]byte, []int) {
-	return file_tollgate_v1_rate_proto_rawDescGZIP(), []int{16}
+	return file_tollgate_v1_rate_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListBansResponse) GetBans() []*Ban {
@@ -1483,7 +1604,7 @@ type ListPoliciesRequest struct {
 
 func (x *ListPoliciesRequest) Reset() {
 	*x = ListPoliciesRequest{}
-	mi := &file_tollgate_v1_rate_proto_msgTypes[17]
+	mi := &file_tollgate_v1_rate_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1495,7 +1616,7 @@ func (x *ListPoliciesRequest) String() string {
 func (*ListPoliciesRequest) ProtoMessage() {}
 
 func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tollgate_v1_rate_proto_msgTypes[17]
+	mi := &file_tollgate_v1_rate_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1508,7 +1629,7 @@ func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_tollgate_v1_rate_proto_rawDescGZIP(), []int{17}
+	return file_tollgate_v1_rate_proto_rawDescGZIP(), []int{19}
 }
 
 // The configured policies.
@@ -1522,7 +1643,7 @@ type ListPoliciesResponse struct {
 
 func (x *ListPoliciesResponse) Reset() {
 	*x = ListPoliciesResponse{}
-	mi := &file_tollgate_v1_rate_proto_msgTypes[18]
+	mi := &file_tollgate_v1_rate_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1534,7 +1655,7 @@ func (x *ListPoliciesResponse) String() string {
 func (*ListPoliciesResponse) ProtoMessage() {}
 
 func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tollgate_v1_rate_proto_msgTypes[18]
+	mi := &file_tollgate_v1_rate_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1547,7 +1668,7 @@ func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_tollgate_v1_rate_proto_rawDescGZIP(), []int{18}
+	return file_tollgate_v1_rate_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListPoliciesResponse) GetPolicies() []*Policy {
@@ -1572,7 +1693,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_tollgate_v1_rate_proto_msgTypes[19]
+	mi := &file_tollgate_v1_rate_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1584,7 +1705,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_tollgate_v1_rate_proto_msgTypes[19]
+	mi := &file_tollgate_v1_rate_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1597,7 +1718,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_tollgate_v1_rate_proto_rawDescGZIP(), []int{19}
+	return file_tollgate_v1_rate_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Policy) GetName() string {
@@ -1634,7 +1755,7 @@ type PolicyOverride struct {
 
 func (x *PolicyOverride) Reset() {
 	*x = PolicyOverride{}
-	mi := &file_tollgate_v1_rate_proto_msgTypes[20]
+	mi := &file_tollgate_v1_rate_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1646,7 +1767,7 @@ func (x *PolicyOverride) String() string {
 func (*PolicyOverride) ProtoMessage() {}
 
 func (x *PolicyOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_tollgate_v1_rate_proto_msgTypes[20]
+	mi := &file_tollgate_v1_rate_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1659,7 +1780,7 @@ func (x *PolicyOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyOverride.ProtoReflect.Descriptor instead.
 func (*PolicyOverride) Descriptor() ([]byte, []int) {
-	return file_tollgate_v1_rate_proto_rawDescGZIP(), []int{20}
+	return file_tollgate_v1_rate_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PolicyOverride) GetMatch() string {
@@ -1690,7 +1811,7 @@ type WatchRatesRequest struct {
 
 func (x *WatchRatesRequest) Reset() {
 	*x = WatchRatesRequest{}
-	mi := &file_tollgate_v1_rate_proto_msgTypes[21]
+	mi := &file_tollgate_v1_rate_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1702,7 +1823,7 @@ func (x *WatchRatesRequest) String() string {
 func (*WatchRatesRequest) ProtoMessage() {}
 
 func (x *WatchRatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tollgate_v1_rate_proto_msgTypes[21]
+	mi := &file_tollgate_v1_rate_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1715,7 +1836,7 @@ func (x *WatchRatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRatesRequest.ProtoReflect.Descriptor instead.
 func (*WatchRatesRequest) Descriptor() ([]byte, []int) {
-	return file_tollgate_v1_rate_proto_rawDescGZIP(), []int{21}
+	return file_tollgate_v1_rate_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WatchRatesRequest) GetPolicy() string {
@@ -1743,7 +1864,7 @@ type WatchRatesResponse struct {
 
 func (x *WatchRatesResponse) Reset() {
 	*x = WatchRatesResponse{}
-	mi := &file_tollgate_v1_rate_proto_msgTypes[22]
+	mi := &file_tollgate_v1_rate_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1755,7 +1876,7 @@ func (x *WatchRatesResponse) String() string {
 func (*WatchRatesResponse) ProtoMessage() {}
 
 func (x *WatchRatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tollgate_v1_rate_proto_msgTypes[22]
+	mi := &file_tollgate_v1_rate_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1768,7 +1889,7 @@ func (x *WatchRatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRatesResponse.ProtoReflect.Descriptor instead.
 func (*WatchRatesResponse) Descriptor() ([]byte, []int) {
-	return file_tollgate_v1_rate_proto_rawDescGZIP(), []int{22}
+	return file_tollgate_v1_rate_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WatchRatesResponse) GetEvent() *RateEvent {
@@ -1805,7 +1926,7 @@ type RateEvent struct {
 
 func (x *RateEvent) Reset() {
 	*x = RateEvent{}
-	mi := &file_tollgate_v1_rate_proto_msgTypes[23]
+	mi := &file_tollgate_v1_rate_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1817,7 +1938,7 @@ func (x *RateEvent) String() string {
 func (*RateEvent) ProtoMessage() {}
 
 func (x *RateEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_tollgate_v1_rate_proto_msgTypes[23]
+	mi := &file_tollgate_v1_rate_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1830,7 +1951,7 @@ func (x *RateEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RateEvent.ProtoReflect.Descriptor instead.
 func (*RateEvent) Descriptor() ([]byte, []int) {
-	return file_tollgate_v1_rate_proto_rawDescGZIP(), []int{23}
+	return file_tollgate_v1_rate_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RateEvent) GetCursor() string {
@@ -1973,7 +2094,14 @@ const file_tollgate_v1_rate_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x16\n" +
 	"\x06policy\x18\x02 \x01(\tR\x06policy\")\n" +
 	"\rUnbanResponse\x12\x18\n" +
-	"\aexisted\x18\x01 \x01(\bR\aexisted\"x\n" +
+	"\aexisted\x18\x01 \x01(\bR\aexisted\"9\n" +
+	"\rGetKeyRequest\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x16\n" +
+	"\x06policy\x18\x02 \x01(\tR\x06policy\"\x7f\n" +
+	"\x0eGetKeyResponse\x12/\n" +
+	"\x06limits\x18\x01 \x03(\v2\x17.tollgate.v1.LimitUsageR\x06limits\x12\"\n" +
+	"\x03ban\x18\x02 \x01(\v2\x10.tollgate.v1.BanR\x03ban\x12\x18\n" +
+	"\astrikes\x18\x03 \x01(\rR\astrikes\"x\n" +
 	"\x0fListBansRequest\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\x12 \n" +
 	"\tpage_size\x18\x02 \x01(\rH\x00R\bpageSize\x88\x01\x01\x12\x1d\n" +
@@ -2035,14 +2163,15 @@ const file_tollgate_v1_rate_proto_rawDesc = "" +
 	"\x19RATE_EVENT_KIND_THROTTLED\x10\x02\x12\x1a\n" +
 	"\x16RATE_EVENT_KIND_BANNED\x10\x03\x12\x1c\n" +
 	"\x18RATE_EVENT_KIND_UNBANNED\x10\x04\x12\x17\n" +
-	"\x13RATE_EVENT_KIND_GAP\x10\x052\xdd\x04\n" +
+	"\x13RATE_EVENT_KIND_GAP\x10\x052\xa0\x05\n" +
 	"\vRateService\x12J\n" +
 	"\tCheckRate\x12\x1d.tollgate.v1.CheckRateRequest\x1a\x1e.tollgate.v1.CheckRateResponse\x12M\n" +
 	"\n" +
 	"CheckRates\x12\x1e.tollgate.v1.CheckRatesRequest\x1a\x1f.tollgate.v1.CheckRatesResponse\x12J\n" +
 	"\tResetRate\x12\x1d.tollgate.v1.ResetRateRequest\x1a\x1e.tollgate.v1.ResetRateResponse\x128\n" +
 	"\x03Ban\x12\x17.tollgate.v1.BanRequest\x1a\x18.tollgate.v1.BanResponse\x12>\n" +
-	"\x05Unban\x12\x19.tollgate.v1.UnbanRequest\x1a\x1a.tollgate.v1.UnbanResponse\x12G\n" +
+	"\x05Unban\x12\x19.tollgate.v1.UnbanRequest\x1a\x1a.tollgate.v1.UnbanResponse\x12A\n" +
+	"\x06GetKey\x12\x1a.tollgate.v1.GetKeyRequest\x1a\x1b.tollgate.v1.GetKeyResponse\x12G\n" +
 	"\bListBans\x12\x1c.tollgate.v1.ListBansRequest\x1a\x1d.tollgate.v1.ListBansResponse\x12S\n" +
 	"\fListPolicies\x12 .tollgate.v1.ListPoliciesRequest\x1a!.tollgate.v1.ListPoliciesResponse\x12O\n" +
 	"\n" +
@@ -2062,7 +2191,7 @@ func file_tollgate_v1_rate_proto_rawDescGZIP() []byte {
 }
 
 var file_tollgate_v1_rate_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_tollgate_v1_rate_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_tollgate_v1_rate_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_tollgate_v1_rate_proto_goTypes = []any{
 	(Algorithm)(0),                // 0: tollgate.v1.Algorithm
 	(TierAction)(0),               // 1: tollgate.v1.TierAction
@@ -2083,69 +2212,75 @@ var file_tollgate_v1_rate_proto_goTypes = []any{
 	(*BanResponse)(nil),           // 16: tollgate.v1.BanResponse
 	(*UnbanRequest)(nil),          // 17: tollgate.v1.UnbanRequest
 	(*UnbanResponse)(nil),         // 18: tollgate.v1.UnbanResponse
-	(*ListBansRequest)(nil),       // 19: tollgate.v1.ListBansRequest
-	(*ListBansResponse)(nil),      // 20: tollgate.v1.ListBansResponse
-	(*ListPoliciesRequest)(nil),   // 21: tollgate.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),  // 22: tollgate.v1.ListPoliciesResponse
-	(*Policy)(nil),                // 23: tollgate.v1.Policy
-	(*PolicyOverride)(nil),        // 24: tollgate.v1.PolicyOverride
-	(*WatchRatesRequest)(nil),     // 25: tollgate.v1.WatchRatesRequest
-	(*WatchRatesResponse)(nil),    // 26: tollgate.v1.WatchRatesResponse
-	(*RateEvent)(nil),             // 27: tollgate.v1.RateEvent
-	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
+	(*GetKeyRequest)(nil),         // 19: tollgate.v1.GetKeyRequest
+	(*GetKeyResponse)(nil),        // 20: tollgate.v1.GetKeyResponse
+	(*ListBansRequest)(nil),       // 21: tollgate.v1.ListBansRequest
+	(*ListBansResponse)(nil),      // 22: tollgate.v1.ListBansResponse
+	(*ListPoliciesRequest)(nil),   // 23: tollgate.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),  // 24: tollgate.v1.ListPoliciesResponse
+	(*Policy)(nil),                // 25: tollgate.v1.Policy
+	(*PolicyOverride)(nil),        // 26: tollgate.v1.PolicyOverride
+	(*WatchRatesRequest)(nil),     // 27: tollgate.v1.WatchRatesRequest
+	(*WatchRatesResponse)(nil),    // 28: tollgate.v1.WatchRatesResponse
+	(*RateEvent)(nil),             // 29: tollgate.v1.RateEvent
+	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
 }
 var file_tollgate_v1_rate_proto_depIdxs = []int32{
 	5,  // 0: tollgate.v1.CheckRateRequest.rule:type_name -> tollgate.v1.Rule
 	6,  // 1: tollgate.v1.Rule.limits:type_name -> tollgate.v1.Limit
 	7,  // 2: tollgate.v1.Rule.tiers:type_name -> tollgate.v1.Tier
-	28, // 3: tollgate.v1.Rule.utc_offset:type_name -> google.protobuf.Duration
-	28, // 4: tollgate.v1.Rule.ban_memory:type_name -> google.protobuf.Duration
-	28, // 5: tollgate.v1.Limit.window:type_name -> google.protobuf.Duration
+	30, // 3: tollgate.v1.Rule.utc_offset:type_name -> google.protobuf.Duration
+	30, // 4: tollgate.v1.Rule.ban_memory:type_name -> google.protobuf.Duration
+	30, // 5: tollgate.v1.Limit.window:type_name -> google.protobuf.Duration
 	0,  // 6: tollgate.v1.Limit.algorithm:type_name -> tollgate.v1.Algorithm
 	1,  // 7: tollgate.v1.Tier.action:type_name -> tollgate.v1.TierAction
-	28, // 8: tollgate.v1.Tier.ban_durations:type_name -> google.protobuf.Duration
+	30, // 8: tollgate.v1.Tier.ban_durations:type_name -> google.protobuf.Duration
 	2,  // 9: tollgate.v1.CheckRateResponse.verdict:type_name -> tollgate.v1.RateVerdict
 	9,  // 10: tollgate.v1.CheckRateResponse.limits:type_name -> tollgate.v1.LimitUsage
-	28, // 11: tollgate.v1.CheckRateResponse.retry_after:type_name -> google.protobuf.Duration
+	30, // 11: tollgate.v1.CheckRateResponse.retry_after:type_name -> google.protobuf.Duration
 	10, // 12: tollgate.v1.CheckRateResponse.ban:type_name -> tollgate.v1.Ban
-	28, // 13: tollgate.v1.LimitUsage.reset_after:type_name -> google.protobuf.Duration
-	28, // 14: tollgate.v1.LimitUsage.window:type_name -> google.protobuf.Duration
-	29, // 15: tollgate.v1.Ban.until:type_name -> google.protobuf.Timestamp
+	30, // 13: tollgate.v1.LimitUsage.reset_after:type_name -> google.protobuf.Duration
+	30, // 14: tollgate.v1.LimitUsage.window:type_name -> google.protobuf.Duration
+	31, // 15: tollgate.v1.Ban.until:type_name -> google.protobuf.Timestamp
 	4,  // 16: tollgate.v1.CheckRatesRequest.checks:type_name -> tollgate.v1.CheckRateRequest
 	8,  // 17: tollgate.v1.CheckRatesResponse.results:type_name -> tollgate.v1.CheckRateResponse
-	28, // 18: tollgate.v1.BanRequest.duration:type_name -> google.protobuf.Duration
+	30, // 18: tollgate.v1.BanRequest.duration:type_name -> google.protobuf.Duration
 	10, // 19: tollgate.v1.BanResponse.ban:type_name -> tollgate.v1.Ban
-	10, // 20: tollgate.v1.ListBansResponse.bans:type_name -> tollgate.v1.Ban
-	23, // 21: tollgate.v1.ListPoliciesResponse.policies:type_name -> tollgate.v1.Policy
-	5,  // 22: tollgate.v1.Policy.rule:type_name -> tollgate.v1.Rule
-	24, // 23: tollgate.v1.Policy.overrides:type_name -> tollgate.v1.PolicyOverride
-	5,  // 24: tollgate.v1.PolicyOverride.rule:type_name -> tollgate.v1.Rule
-	27, // 25: tollgate.v1.WatchRatesResponse.event:type_name -> tollgate.v1.RateEvent
-	3,  // 26: tollgate.v1.RateEvent.kind:type_name -> tollgate.v1.RateEventKind
-	29, // 27: tollgate.v1.RateEvent.event_time:type_name -> google.protobuf.Timestamp
-	10, // 28: tollgate.v1.RateEvent.ban:type_name -> tollgate.v1.Ban
-	4,  // 29: tollgate.v1.RateService.CheckRate:input_type -> tollgate.v1.CheckRateRequest
-	11, // 30: tollgate.v1.RateService.CheckRates:input_type -> tollgate.v1.CheckRatesRequest
-	13, // 31: tollgate.v1.RateService.ResetRate:input_type -> tollgate.v1.ResetRateRequest
-	15, // 32: tollgate.v1.RateService.Ban:input_type -> tollgate.v1.BanRequest
-	17, // 33: tollgate.v1.RateService.Unban:input_type -> tollgate.v1.UnbanRequest
-	19, // 34: tollgate.v1.RateService.ListBans:input_type -> tollgate.v1.ListBansRequest
-	21, // 35: tollgate.v1.RateService.ListPolicies:input_type -> tollgate.v1.ListPoliciesRequest
-	25, // 36: tollgate.v1.RateService.WatchRates:input_type -> tollgate.v1.WatchRatesRequest
-	8,  // 37: tollgate.v1.RateService.CheckRate:output_type -> tollgate.v1.CheckRateResponse
-	12, // 38: tollgate.v1.RateService.CheckRates:output_type -> tollgate.v1.CheckRatesResponse
-	14, // 39: tollgate.v1.RateService.ResetRate:output_type -> tollgate.v1.ResetRateResponse
-	16, // 40: tollgate.v1.RateService.Ban:output_type -> tollgate.v1.BanResponse
-	18, // 41: tollgate.v1.RateService.Unban:output_type -> tollgate.v1.UnbanResponse
-	20, // 42: tollgate.v1.RateService.ListBans:output_type -> tollgate.v1.ListBansResponse
-	22, // 43: tollgate.v1.RateService.ListPolicies:output_type -> tollgate.v1.ListPoliciesResponse
-	26, // 44: tollgate.v1.RateService.WatchRates:output_type -> tollgate.v1.WatchRatesResponse
-	37, // [37:45] is the sub-list for method output_type
-	29, // [29:37] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	9,  // 20: tollgate.v1.GetKeyResponse.limits:type_name -> tollgate.v1.LimitUsage
+	10, // 21: tollgate.v1.GetKeyResponse.ban:type_name -> tollgate.v1.Ban
+	10, // 22: tollgate.v1.ListBansResponse.bans:type_name -> tollgate.v1.Ban
+	25, // 23: tollgate.v1.ListPoliciesResponse.policies:type_name -> tollgate.v1.Policy
+	5,  // 24: tollgate.v1.Policy.rule:type_name -> tollgate.v1.Rule
+	26, // 25: tollgate.v1.Policy.overrides:type_name -> tollgate.v1.PolicyOverride
+	5,  // 26: tollgate.v1.PolicyOverride.rule:type_name -> tollgate.v1.Rule
+	29, // 27: tollgate.v1.WatchRatesResponse.event:type_name -> tollgate.v1.RateEvent
+	3,  // 28: tollgate.v1.RateEvent.kind:type_name -> tollgate.v1.RateEventKind
+	31, // 29: tollgate.v1.RateEvent.event_time:type_name -> google.protobuf.Timestamp
+	10, // 30: tollgate.v1.RateEvent.ban:type_name -> tollgate.v1.Ban
+	4,  // 31: tollgate.v1.RateService.CheckRate:input_type -> tollgate.v1.CheckRateRequest
+	11, // 32: tollgate.v1.RateService.CheckRates:input_type -> tollgate.v1.CheckRatesRequest
+	13, // 33: tollgate.v1.RateService.ResetRate:input_type -> tollgate.v1.ResetRateRequest
+	15, // 34: tollgate.v1.RateService.Ban:input_type -> tollgate.v1.BanRequest
+	17, // 35: tollgate.v1.RateService.Unban:input_type -> tollgate.v1.UnbanRequest
+	19, // 36: tollgate.v1.RateService.GetKey:input_type -> tollgate.v1.GetKeyRequest
+	21, // 37: tollgate.v1.RateService.ListBans:input_type -> tollgate.v1.ListBansRequest
+	23, // 38: tollgate.v1.RateService.ListPolicies:input_type -> tollgate.v1.ListPoliciesRequest
+	27, // 39: tollgate.v1.RateService.WatchRates:input_type -> tollgate.v1.WatchRatesRequest
+	8,  // 40: tollgate.v1.RateService.CheckRate:output_type -> tollgate.v1.CheckRateResponse
+	12, // 41: tollgate.v1.RateService.CheckRates:output_type -> tollgate.v1.CheckRatesResponse
+	14, // 42: tollgate.v1.RateService.ResetRate:output_type -> tollgate.v1.ResetRateResponse
+	16, // 43: tollgate.v1.RateService.Ban:output_type -> tollgate.v1.BanResponse
+	18, // 44: tollgate.v1.RateService.Unban:output_type -> tollgate.v1.UnbanResponse
+	20, // 45: tollgate.v1.RateService.GetKey:output_type -> tollgate.v1.GetKeyResponse
+	22, // 46: tollgate.v1.RateService.ListBans:output_type -> tollgate.v1.ListBansResponse
+	24, // 47: tollgate.v1.RateService.ListPolicies:output_type -> tollgate.v1.ListPoliciesResponse
+	28, // 48: tollgate.v1.RateService.WatchRates:output_type -> tollgate.v1.WatchRatesResponse
+	40, // [40:49] is the sub-list for method output_type
+	31, // [31:40] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_tollgate_v1_rate_proto_init() }
@@ -2159,16 +2294,16 @@ func file_tollgate_v1_rate_proto_init() {
 	}
 	file_tollgate_v1_rate_proto_msgTypes[2].OneofWrappers = []any{}
 	file_tollgate_v1_rate_proto_msgTypes[3].OneofWrappers = []any{}
-	file_tollgate_v1_rate_proto_msgTypes[15].OneofWrappers = []any{}
-	file_tollgate_v1_rate_proto_msgTypes[21].OneofWrappers = []any{}
+	file_tollgate_v1_rate_proto_msgTypes[17].OneofWrappers = []any{}
 	file_tollgate_v1_rate_proto_msgTypes[23].OneofWrappers = []any{}
+	file_tollgate_v1_rate_proto_msgTypes[25].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tollgate_v1_rate_proto_rawDesc), len(file_tollgate_v1_rate_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   24,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,6 +24,7 @@ const (
 	RateService_ResetRate_FullMethodName    = "/tollgate.v1.RateService/ResetRate"
 	RateService_Ban_FullMethodName          = "/tollgate.v1.RateService/Ban"
 	RateService_Unban_FullMethodName        = "/tollgate.v1.RateService/Unban"
+	RateService_GetKey_FullMethodName       = "/tollgate.v1.RateService/GetKey"
 	RateService_ListBans_FullMethodName     = "/tollgate.v1.RateService/ListBans"
 	RateService_ListPolicies_FullMethodName = "/tollgate.v1.RateService/ListPolicies"
 	RateService_WatchRates_FullMethodName   = "/tollgate.v1.RateService/WatchRates"
@@ -118,6 +119,10 @@ type RateServiceClient interface {
 	// Idempotent. The answer to a first call can have `existed` unset although the key was
 	// banned; the ban is lifted.
 	Unban(ctx context.Context, in *UnbanRequest, opts ...grpc.CallOption) (*UnbanResponse, error)
+	// Returns the usage of a key under each limit of a policy, its ban and its strikes.
+	//
+	// Reads from the store, past the denial cache. Counts no call and changes nothing.
+	GetKey(ctx context.Context, in *GetKeyRequest, opts ...grpc.CallOption) (*GetKeyResponse, error)
 	// Lists the running bans of a policy, the earliest end first. A ban that was replaced by
 	// a shorter one is listed at the position of the longer one.
 	//
@@ -201,6 +206,16 @@ func (c *rateServiceClient) Unban(ctx context.Context, in *UnbanRequest, opts ..
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(UnbanResponse)
 	err := c.cc.Invoke(ctx, RateService_Unban_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *rateServiceClient) GetKey(ctx context.Context, in *GetKeyRequest, opts ...grpc.CallOption) (*GetKeyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetKeyResponse)
+	err := c.cc.Invoke(ctx, RateService_GetKey_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -335,6 +350,10 @@ type RateServiceServer interface {
 	// Idempotent. The answer to a first call can have `existed` unset although the key was
 	// banned; the ban is lifted.
 	Unban(context.Context, *UnbanRequest) (*UnbanResponse, error)
+	// Returns the usage of a key under each limit of a policy, its ban and its strikes.
+	//
+	// Reads from the store, past the denial cache. Counts no call and changes nothing.
+	GetKey(context.Context, *GetKeyRequest) (*GetKeyResponse, error)
 	// Lists the running bans of a policy, the earliest end first. A ban that was replaced by
 	// a shorter one is listed at the position of the longer one.
 	//
@@ -388,6 +407,9 @@ func (UnimplementedRateServiceServer) Ban(context.Context, *BanRequest) (*BanRes
 }
 func (UnimplementedRateServiceServer) Unban(context.Context, *UnbanRequest) (*UnbanResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Unban not implemented")
+}
+func (UnimplementedRateServiceServer) GetKey(context.Context, *GetKeyRequest) (*GetKeyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetKey not implemented")
 }
 func (UnimplementedRateServiceServer) ListBans(context.Context, *ListBansRequest) (*ListBansResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListBans not implemented")
@@ -509,6 +531,24 @@ func _RateService_Unban_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RateService_GetKey_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetKeyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RateServiceServer).GetKey(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RateService_GetKey_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RateServiceServer).GetKey(ctx, req.(*GetKeyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _RateService_ListBans_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListBansRequest)
 	if err := dec(in); err != nil {
@@ -582,6 +622,10 @@ var RateService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Unban",
 			Handler:    _RateService_Unban_Handler,
+		},
+		{
+			MethodName: "GetKey",
+			Handler:    _RateService_GetKey_Handler,
 		},
 		{
 			MethodName: "ListBans",

@@ -151,6 +151,7 @@ def test_rates(tollgate: Connection, name: str) -> None:
     assert [answer.allowed for answer in limiter.check_many([name])] == [True]
     assert limiter.ban(name, 30).key == name
     assert name in [ban.key for ban in limiter.bans()]
+    assert limiter.key(name).strikes == 1
     assert limiter.unban(name)
 
 

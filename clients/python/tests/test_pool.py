@@ -19,6 +19,7 @@ from tollgate import (
     Paused,
     QueuedTask,
     RenewVerdict,
+    RequeueVerdict,
     TaskState,
 )
 from tollgate import _methods as methods
@@ -70,12 +71,30 @@ async def test_queued_tasks(any_connection: Connection, name: str) -> None:
     assert name in [found.pool async for found in any_connection.pools()]
     assert await permit.complete(Outcome.FAILED) is CompleteVerdict.COMPLETED
     assert await pool.cancel("d", "two") == (CancelVerdict.CANCELLED, False)
+    assert await pool.requeue("d", "two") is RequeueVerdict.NOT_DEAD
+    assert await pool.requeue("d", "one") is RequeueVerdict.ALREADY_QUEUED
     again = await pool.poll("d")
     assert isinstance(again, Permit)
     assert again.dispatched is not None
     assert again.dispatched.attempt == 2
     await again.complete()
     assert isinstance(await pool.poll("d"), NoTask)
+
+
+async def test_a_dead_task_is_queued_again(any_connection: Connection, name: str) -> None:
+    pool = any_connection.pool(name)
+    await pool.configure(max_attempts=1)
+    await pool.enqueue([QueuedTask("d", "t", b"payload")])
+    permit = await pool.poll("d")
+    assert isinstance(permit, Permit)
+    await permit.complete(Outcome.FAILED)
+    assert [task.task async for task in pool.tasks(TaskState.DEAD)] == ["t"]
+    assert await pool.requeue("d", "t") is RequeueVerdict.REQUEUED
+    again = await pool.poll("d")
+    assert isinstance(again, Permit)
+    assert again.dispatched is not None
+    assert (again.dispatched.payload, again.dispatched.attempt) == (b"payload", 1)
+    await again.complete()
 
 
 async def test_more_than_a_thousand_tasks_are_queued(connection: Connection, name: str) -> None:

@@ -71,6 +71,9 @@ async def test_bans_and_their_events(any_connection: Connection, name: str) -> N
         assert refused.verdict is RateVerdict.BAN
         assert refused.ban is not None
         assert name in [found.key async for found in limiter.bans()]
+        status = await limiter.key(name)
+        assert (status.ban, status.strikes) == (ban, 1)
+        assert [(usage.count, usage.refused) for usage in status.limits] == [(0, False)]
         assert await limiter.unban(name)
         kinds = []
         async for event in events:

@@ -62,6 +62,7 @@ calls! {
     AdmissionServiceClient: evict_task(EvictTaskRequest) -> EvictTaskResponse, |_| true;
     AdmissionServiceClient: enqueue_tasks(EnqueueTasksRequest) -> EnqueueTasksResponse, |_| true;
     AdmissionServiceClient: cancel_task(CancelTaskRequest) -> CancelTaskResponse, |_| true;
+    AdmissionServiceClient: requeue_task(RequeueTaskRequest) -> RequeueTaskResponse, |_| true;
     AdmissionServiceClient: list_tasks(ListTasksRequest) -> ListTasksResponse, |_| true;
     LockServiceClient: acquire_lock(AcquireLockRequest) -> AcquireLockResponse, |_| true;
     LockServiceClient: renew_lock(RenewLockRequest) -> RenewLockResponse, |_| true;
@@ -74,6 +75,7 @@ calls! {
     RateServiceClient: reset_rate(ResetRateRequest) -> ResetRateResponse, |_| true;
     RateServiceClient: ban(BanRequest) -> BanResponse, |_| true;
     RateServiceClient: unban(UnbanRequest) -> UnbanResponse, |_| true;
+    RateServiceClient: get_key(GetKeyRequest) -> GetKeyResponse, |_| true;
     RateServiceClient: list_bans(ListBansRequest) -> ListBansResponse, |_| true;
     RateServiceClient: list_policies(ListPoliciesRequest) -> ListPoliciesResponse, |_| true;
     // Without an id a repeat takes other values, and those of the first call are a gap.

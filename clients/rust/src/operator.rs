@@ -72,6 +72,20 @@ impl Pool {
         self.connection().call(message).await
     }
 
+    /// Queues a dead task again. Its attempts start again.
+    pub async fn requeue(
+        &self,
+        device: &str,
+        task: &str,
+    ) -> Result<pb::RequeueTaskResponse, Error> {
+        let message = pb::RequeueTaskRequest {
+            pool: self.name().to_owned(),
+            device_id: device.to_owned(),
+            task_id: task.to_owned(),
+        };
+        self.connection().call(message).await
+    }
+
     /// Frees the slot of a task. `reason` is stored with the task.
     pub async fn evict(
         &self,
@@ -138,6 +152,13 @@ impl Connection {
             RateServiceClient::new(channel).unban(by(actor, request)).await
         };
         Ok(self.attempt(self.main(), self.deadline(), message, send).await?.answer)
+    }
+
+    /// Returns the usage of a key under each limit of a policy, its ban and its strikes. Counts no
+    /// call.
+    pub async fn key(&self, key: &str, policy: &str) -> Result<pb::GetKeyResponse, Error> {
+        let message = pb::GetKeyRequest { key: key.to_owned(), policy: policy.to_owned() };
+        self.call(message).await
     }
 
     /// Lists a page of the running bans of a policy, and the token of the next page, as

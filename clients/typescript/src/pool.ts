@@ -16,6 +16,7 @@ import {
   EnqueueStatus as EnqueueStatusNumber,
   EvictVerdict as EvictVerdictNumber,
   type Pool as PoolMessage,
+  RequeueVerdict as RequeueVerdictNumber,
   TaskState as TaskStateNumber,
 } from "./gen/tollgate/v1/admission_pb.js";
 import {
@@ -36,6 +37,8 @@ export type EnqueueStatus = NameOf<typeof EnqueueStatusNumber>;
 export type EvictVerdict = NameOf<typeof EvictVerdictNumber>;
 /** Whether a task was cancelled. */
 export type CancelVerdict = NameOf<typeof CancelVerdictNumber>;
+/** Whether a dead task was queued again. */
+export type RequeueVerdict = NameOf<typeof RequeueVerdictNumber>;
 /** State of a task that was queued. */
 export type TaskState = NameOf<typeof TaskStateNumber>;
 
@@ -209,6 +212,13 @@ export class Pool {
     const request = { pool: this.name, deviceId: device, taskId: task };
     const { message } = await this.#core.caller.call(AdmissionService.method.cancelTask, request, options);
     return { verdict: nameOf(CancelVerdictNumber, message.verdict), replayed: message.replayed };
+  }
+
+  /** Queues a dead task again, at the end of the queue of its device. Its attempts start again. */
+  async requeue(device: string, task: string, options: CallOptions = {}): Promise<RequeueVerdict> {
+    const request = { pool: this.name, deviceId: device, taskId: task };
+    const { message } = await this.#core.caller.call(AdmissionService.method.requeueTask, request, options);
+    return nameOf(RequeueVerdictNumber, message.verdict);
   }
 
   /** Returns settings and usage. */

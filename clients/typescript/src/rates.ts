@@ -9,6 +9,7 @@ import {
   Algorithm as AlgorithmNumber,
   type CheckRateRequestSchema,
   type CheckRateResponse,
+  type LimitUsage as LimitUsageMessage,
   RateService,
   RateVerdict as RateVerdictNumber,
   type RuleSchema,
@@ -70,6 +71,15 @@ export interface LimitUsage {
   readonly windowMs: number;
   /** Whether this limit refused the call. */
   readonly refused: boolean;
+}
+
+/** A key under a policy. */
+export interface KeyStatus {
+  /** Usage of the limits; none of them has refused. */
+  readonly limits: readonly LimitUsage[];
+  readonly ban: Ban | undefined;
+  /** Number of bans of the key, each within the ban memory of the one before. */
+  readonly strikes: number;
 }
 
 /** Whether a call may pass. */
@@ -180,6 +190,13 @@ export class Rates {
     return message.existed;
   }
 
+  /** Returns the usage, the ban and the strikes of a key of a policy. Counts no call. */
+  async key(key: string, policy: string, options: CallOptions = {}): Promise<KeyStatus> {
+    const { message } = await this.#core.caller.call(RateService.method.getKey, { key, policy }, options);
+    const ban = message.ban === undefined ? undefined : readBan(message.ban);
+    return { limits: message.limits.map(readUsage), ban, strikes: message.strikes };
+  }
+
   /** Lists the running bans of a policy, the earliest end first. */
   async *bans(policy = "", options: CallOptions = {}): AsyncGenerator<Ban, void, undefined> {
     let pageToken = "";
@@ -283,14 +300,17 @@ function ruleMessage(rule: Rule): MessageInitShape<typeof RuleSchema> {
   };
 }
 
+function readUsage(usage: LimitUsageMessage): LimitUsage {
+  const { name, max, count, remaining, resetAfter, window, refused } = usage;
+  const times = { resetAfterMs: milliseconds(resetAfter), windowMs: milliseconds(window) };
+  return { name, max, count, remaining, refused, ...times };
+}
+
 function readAnswer(message: CheckRateResponse): RateAnswer {
   return {
     allowed: message.allowed,
     verdict: nameOf(RateVerdictNumber, message.verdict),
-    limits: message.limits.map(({ name, max, count, remaining, resetAfter, window, refused }) => {
-      const times = { resetAfterMs: milliseconds(resetAfter), windowMs: milliseconds(window) };
-      return { name, max, count, remaining, refused, ...times };
-    }),
+    limits: message.limits.map(readUsage),
     crossed: message.crossed,
     retryAfterMs: message.retryAfter === undefined ? undefined : milliseconds(message.retryAfter),
     ban: message.ban === undefined ? undefined : readBan(message.ban),

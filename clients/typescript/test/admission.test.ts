@@ -104,6 +104,8 @@ onBothEngines({
     assert.deepEqual(await pool.cancel("d", "t2"), { verdict: "CANCELLED", replayed: false });
     assert.deepEqual(await pool.cancel("d", "t2"), { verdict: "CANCELLED", replayed: true });
     assert.equal((await pool.cancel("d", "t9")).verdict, "UNKNOWN");
+    assert.equal(await pool.requeue("d", "t2"), "NOT_DEAD");
+    assert.equal(await pool.requeue("d", "t9"), "UNKNOWN");
   },
 
   "an evicted permit is lost, and its result is late": async ({ tollgate, name }) => {

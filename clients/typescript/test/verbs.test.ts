@@ -43,6 +43,8 @@ onBothEngines({
     assert.equal((await rates.check(name, "two")).verdict, "BAN");
     const keys = (await take(1000, rates.bans("two"))).map(({ key }) => key);
     assert.ok(keys.includes(name));
+    const key = await rates.key(name, "two");
+    assert.deepEqual([key.ban, key.strikes, key.limits[0]?.count], [ban, 1, 0n]);
     assert.equal(await rates.unban(name, "two"), true);
     assert.deepEqual(await rates.policies(), ["two", "warned"]);
   },

@@ -75,9 +75,14 @@ impl Backlog {
     }
 
     /// The newest queued task of a device.
-    pub(in crate::admission) fn newest(&self, device: &[u8]) -> Option<&BacklogEntry> {
+    fn newest(&self, device: &[u8]) -> Option<&BacklogEntry> {
         let last = self.lines.range(..bound(device, u64::MAX)).next_back();
         last.filter(|line| line.parts().0 == device)
+    }
+
+    /// The enqueue time of the next task of a device, later than that of all its tasks.
+    pub(in crate::admission) fn next_time(&self, device: &[u8], now: Timestamp) -> Timestamp {
+        self.newest(device).map_or(now, |line| now.max(Timestamp(line.at.0 + 1)))
     }
 
     /// The queued tasks after one, or all of them.

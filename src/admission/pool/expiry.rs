@@ -150,8 +150,10 @@ impl Pool {
     ) {
         if let Some(queued) = &mut task.queued {
             queued.standing = standing;
-            // The payload is not needed again; keep the record small.
-            queued.payload = Bytes::new();
+            // Only RequeueTask needs the payload again; keep other records small.
+            if standing != QueueState::Dead {
+                queued.payload = Bytes::new();
+            }
         }
         let known_from = if task.holds_slot(now) { task.slot_end } else { now };
         task.forget = known_from.after(settings.retention);

@@ -25,7 +25,8 @@ pub(super) fn line(number: u32, count: u32, answer: &CheckRateResponse) -> Strin
     escaped(&parts.join("  ")).into_owned()
 }
 
-fn usage(limit: &LimitUsage) -> String {
+/// Formats the usage of a limit.
+pub(crate) fn usage(limit: &LimitUsage) -> String {
     let LimitUsage { name, max, count, remaining, reset_after, .. } = limit;
     let reset = match time::length(*reset_after, "reset_after") {
         Ok(reset) if reset > Duration::ZERO => format!(", reset in {}", length(reset)),
@@ -35,7 +36,8 @@ fn usage(limit: &LimitUsage) -> String {
     format!("{name}{space}{count}/{max} used, {remaining} left{reset}")
 }
 
-fn ban(ban: &Ban) -> String {
+/// Formats a running ban.
+pub(crate) fn ban(ban: &Ban) -> String {
     let until = time::time(ban.until).map(humantime::format_rfc3339_seconds);
     let until = until.map_or_else(|_| "?".to_owned(), |until| until.to_string());
     let mut text = format!("banned until {until}, strike {}", ban.strikes);

@@ -5,7 +5,7 @@ mod options;
 
 pub use options::{HELP, RateOptions};
 
-pub(crate) use line::length;
+pub(crate) use line::{ban, length, usage};
 
 use tollgate_client::Against;
 

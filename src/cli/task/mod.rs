@@ -1,4 +1,4 @@
-//! `tollgate task`: lists, queues and cancels tasks, for operators.
+//! `tollgate task`: lists, queues, cancels and requeues tasks, for operators.
 
 mod options;
 
@@ -12,7 +12,7 @@ use std::{
 
 use tollgate_client::{
     Connection, EnqueueStatus, Error, QueuedTask,
-    pb::{CancelVerdict, Task},
+    pb::{CancelVerdict, RequeueVerdict, Task},
 };
 
 pub use options::{HELP, QueueFlags, TaskIdFlags, TaskOptions, TaskStateName, TaskVerb};
@@ -51,6 +51,9 @@ pub async fn run(options: &TaskOptions) -> Result<ExitCode, ClientError> {
         }
         TaskVerb::Cancel(name) => {
             cancel(&connection, name, *output).await.map_err(|error| fail(&error))?
+        }
+        TaskVerb::Requeue(name) => {
+            requeue(&connection, name, *output).await.map_err(|error| fail(&error))?
         }
     };
     Ok(ExitCode::from(code))
@@ -162,6 +165,31 @@ async fn cancel(
         }
     };
     output.say("CancelTaskResponse", &answer, || text.to_owned());
+    Ok(code)
+}
+
+async fn requeue(
+    connection: &Connection,
+    name: &TaskIdFlags,
+    output: OutputFlags,
+) -> Result<u8, Error> {
+    let TaskIdFlags { pool, device, task } = name;
+    let answer = connection.pool(pool).requeue(device, task).await?;
+    let (text, code) = match answer.verdict() {
+        RequeueVerdict::Requeued => {
+            ("REQUEUED  it is the last one of its device, with new attempts", 0)
+        }
+        RequeueVerdict::AlreadyQueued => ("ALREADY_QUEUED  it is in the queue", 0),
+        RequeueVerdict::NotDead => ("NOT_DEAD  it has a result, or was cancelled", exit::REFUSED),
+        RequeueVerdict::Expired => ("EXPIRED  its time has passed", exit::REFUSED),
+        RequeueVerdict::Full => ("FULL  the pool has its maximum of queued tasks", exit::REFUSED),
+        RequeueVerdict::Unknown => ("UNKNOWN  no such task was queued", exit::REFUSED),
+        RequeueVerdict::Unspecified => {
+            let message = "malformed answer: verdict".to_owned();
+            return Err(Error { code: "INTERNAL", message, ..Error::default() });
+        }
+    };
+    output.say("RequeueTaskResponse", &answer, || text.to_owned());
     Ok(code)
 }
 

@@ -28,15 +28,18 @@ Examples:
   Take it out of the queue again:
     tollgate task cancel ar:0571 camera-1 snapshot-1
 
+  A dead task that its device is to run again:
+    tollgate task requeue ar:0571 camera-1 snapshot-1
+
 A task that is running keeps its slot after cancel; `tollgate pool evict` frees the slot.
 --expire-in counts by the clock of this machine; the server compares with its engine's.
 
 With --output json, list prints a Task on each line, queue an EnqueueResult, cancel a
-CancelTaskResponse.
+CancelTaskResponse, requeue a RequeueTaskResponse.
 
 Exit status: 0 if the requested state is reached, by this call or an earlier one; 1 if the
-call was refused: EXPIRED or FULL of queue, COMPLETED or UNKNOWN of cancel; 64 for a wrong
-command line; 69 if there is no answer.";
+call was refused: EXPIRED or FULL of queue, COMPLETED or UNKNOWN of cancel, NOT_DEAD, EXPIRED,
+FULL or UNKNOWN of requeue; 64 for a wrong command line; 69 if there is no answer.";
 
 /// Options of `tollgate task`.
 #[derive(Debug, Clone, Args)]
@@ -72,6 +75,8 @@ pub enum TaskVerb {
     Queue(QueueFlags),
     /// Remove a task from the queue of its device, or from the dead tasks
     Cancel(TaskIdFlags),
+    /// Queue a dead task again, with new attempts; exits 1 if it is refused
+    Requeue(TaskIdFlags),
 }
 
 /// The name of a task.
@@ -147,6 +152,9 @@ impl TaskVerb {
             TaskVerb::Cancel(TaskIdFlags { pool, task, .. }) => {
                 format!("cancel `{task}` of the pool `{pool}`")
             }
+            TaskVerb::Requeue(TaskIdFlags { pool, task, .. }) => {
+                format!("requeue `{task}` of the pool `{pool}`")
+            }
         }
     }
 }
@@ -166,6 +174,7 @@ mod tests {
             ("queue p d t --payload x --payload-file f", "--payload"),
             ("queue p d t --expire-in 0s", "--expire-in"),
             ("cancel p d", "<TASK>"),
+            ("requeue p d", "<TASK>"),
         ] {
             let error = parse::<TaskOptions>(flags).expect_err(flags);
             assert!(error.contains(part), "{flags}: {error}");

@@ -194,11 +194,13 @@ const ADMISSION: &[(&str, Permission)] = &[
     ("WatchPool", Read),
     ("ConfigurePool", Manage),
     ("EvictTask", Manage),
+    ("RequeueTask", Manage),
 ];
 
 const RATE: &[(&str, Permission)] = &[
     ("CheckRate", Use),
     ("CheckRates", Use),
+    ("GetKey", Read),
     ("ListBans", Read),
     ("ListPolicies", Read),
     ("WatchRates", Read),

@@ -252,6 +252,16 @@ impl AdmissionService for AdmissionHandlers {
         Ok(Response::new(convert::cancellation(cancellation)))
     }
 
+    async fn requeue_task(
+        &self,
+        request: Request<pb::RequeueTaskRequest>,
+    ) -> Answer<pb::RequeueTaskResponse> {
+        let (deadline, scope, request) = deadline::of(request);
+        let decision = parse::requeue_task(request, scope, &self.rules.load().pools)?;
+        let verdict = self.engine.submit(&decision, deadline).await?.outcome;
+        Ok(Response::new(convert::requeued(verdict)))
+    }
+
     async fn list_tasks(
         &self,
         request: Request<pb::ListTasksRequest>,

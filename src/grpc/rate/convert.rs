@@ -10,8 +10,8 @@ use super::super::{
 use crate::{
     engine::Answered,
     rate::{
-        Algorithm, Answer, Ban, CheckOutcome, CheckRate, Limit, LimitUse, Policy, Rule, Tier,
-        TierAction, Verdict,
+        Algorithm, Answer, Ban, CheckOutcome, CheckRate, GetKey, KeyState, Limit, LimitUse, Policy,
+        Rule, Tier, TierAction, Verdict,
     },
 };
 
@@ -72,6 +72,17 @@ fn limit_usage(limit: &Limit, used: &LimitUse, refused: Option<u32>) -> pb::Limi
         reset_after: Some(duration(used.reset_after)),
         window: Some(duration(limit.window)),
         refused: refused.is_some_and(|cost| limit.refuses(used.count, cost)),
+    }
+}
+
+/// Converts the state of a key. No limit has refused a call.
+pub(super) fn key_state(asked: &GetKey, state: KeyState) -> pb::GetKeyResponse {
+    let rule = asked.rule.as_ref();
+    let limits = rule.into_iter().flat_map(|rule| rule.limits.iter().zip(&state.limits));
+    pb::GetKeyResponse {
+        limits: limits.map(|(limit, used)| limit_usage(limit, used, None)).collect(),
+        ban: state.ban.map(|it| ban(asked.name.key(), it)),
+        strikes: state.strikes,
     }
 }
 

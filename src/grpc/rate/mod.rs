@@ -134,6 +134,13 @@ impl RateService for RateHandlers {
         Ok(Response::new(pb::UnbanResponse { existed }))
     }
 
+    async fn get_key(&self, request: Request<pb::GetKeyRequest>) -> Answer<pb::GetKeyResponse> {
+        let (deadline, scope, request) = deadline::of(request);
+        let decision = parse::get_key(request, scope, &self.rules.load().policies)?;
+        let state = self.engine.submit(&decision, deadline).await?.outcome;
+        Ok(Response::new(convert::key_state(&decision, state)))
+    }
+
     async fn list_bans(
         &self,
         request: Request<pb::ListBansRequest>,

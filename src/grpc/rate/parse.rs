@@ -10,8 +10,8 @@ use crate::{
     decision::{names::Name, time::Millis},
     rate::{
         Algorithm, BAN_DURATIONS_MAX, BAN_MEMORY, BanKey, CALENDAR_MAX, CHECKS_MAX, COUNT_MAX,
-        CheckRate, LENGTH_MAX, LENGTH_MIN, LIMITS_MAX, LimitSpec, ListBans, MeterName, Policies,
-        Rule, RuleSpec, TEXT_BYTES_MAX, TIERS_MAX, TierAction, TierSpec, UnbanKey,
+        CheckRate, GetKey, LENGTH_MAX, LENGTH_MIN, LIMITS_MAX, LimitSpec, ListBans, MeterName,
+        Policies, Rule, RuleSpec, TEXT_BYTES_MAX, TIERS_MAX, TierAction, TierSpec, UnbanKey,
     },
 };
 
@@ -266,6 +266,23 @@ pub(super) fn unban(
     let actor = fields.text("x-tollgate-actor", actor, TEXT_BYTES_MAX);
     let key = fields.finish(key)?;
     Ok(UnbanKey { name: MeterName::new(policy?.as_ref(), &key), actor: actor.into() })
+}
+
+/// Parses the reading of a key. A domain of Envoy's service has no rule.
+pub(super) fn get_key(
+    request: pb::GetKeyRequest,
+    scope: Scope,
+    policies: &Policies,
+) -> Result<GetKey, Status> {
+    let mut fields = Fields::new(scope);
+    let key = fields.name("key", request.key);
+    let policy = fields.partition("policy", request.policy);
+    let (key, policy) = fields.finish(key.zip(policy))?;
+    if !policies.contains(&policy) {
+        return Err(status::no_policy(&policy));
+    }
+    let rule = policies.rule(&policy, &key).cloned();
+    Ok(GetKey { name: MeterName::new(Some(&policy), &key), rule })
 }
 
 /// Parses a listing. Without a policy it lists the keys whose rules came with calls.

@@ -9,11 +9,11 @@ pub use denial::RefusedKey;
 use evaluation::{Evaluated, Evaluation};
 
 use super::{
-    Algorithm, Answer, Ban, LimitUse, Meter, MeterName, NAMES_MAX, NoteBan, REPLAY, RateEvent,
-    RateEventKind, Rule, Verdict, ban_record::BanRecord,
+    Answer, Ban, LimitUse, Meter, MeterName, NAMES_MAX, NoteBan, REPLAY, RateEvent, RateEventKind,
+    Rule, Verdict, ban_record::BanRecord,
 };
 use crate::decision::{
-    Call, Cost, Decision, Delivery, Indexing, Optional, Outcomes, Reply,
+    Call, Decision, Delivery, Indexing, Optional, Outcomes, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -76,15 +76,6 @@ impl CheckRate {
         self.cost == 0
     }
 
-    /// The Redis time: a sliding window reads its buckets, the other algorithms a few numbers.
-    fn cost_of_limits(&self) -> Cost {
-        let limits = self.rule.limits.iter().map(|limit| match limit.algorithm {
-            Algorithm::SlidingWindow => 55,
-            _ => 5,
-        });
-        Cost::of(15 + limits.sum::<u32>())
-    }
-
     /// Whether the same call would be refused now.
     fn is_refused(&self, meter: &Meter, now: Timestamp) -> bool {
         let evaluated = Evaluation::new(self, true, meter, now).evaluate(meter.ban(now));
@@ -121,17 +112,13 @@ impl CheckRate {
         if self.name.has_events() && (banned || crossed) {
             meter.event = Some(Box::new(self.event(verdict, reached, ban.as_ref(), now)));
         }
-        let limits =
-            evaluation.usages.iter().zip(&self.rule.limits).map(|(usage, limit)| LimitUse {
-                count: usage.count(now),
-                reset_after: Millis(usage.reset(limit, now).div_ceil(1000)),
-            });
+        let limits = LimitUse::of_rule(&self.rule, &evaluation.usages, now);
         let answer = Answer {
             verdict,
             crossed,
             retry_after: (wait > 0).then(|| Millis(wait.div_ceil(1000))),
             ban: ban.clone().map(Ban::from),
-            limits: limits.collect(),
+            limits,
         };
         // Only answers that changed something must be repeated.
         if let Some(request) = self.request.as_ref().filter(|_| evaluation.changed || banned) {
@@ -158,7 +145,7 @@ impl Decision for CheckRate {
     const SCRIPT: &'static Script = &script::rate::CHECK;
     const DELIVERY: Delivery<CheckRate> = Delivery {
         is_repeatable: |check| check.look() || check.request.is_some(),
-        cost: CheckRate::cost_of_limits,
+        cost: |check| check.rule.cost(),
         creates: |check| !check.look(),
         ..Delivery::DEFAULT
     };
@@ -202,11 +189,7 @@ impl Decision for CheckRate {
         };
         let (flags, retry) = (reply.number()?, reply.number()?);
         let ban = if flags & CHECK_BAN_FOLLOWS != 0 { Some(Ban::parse(reply)?) } else { None };
-        let mut limits = Vec::with_capacity(2);
-        while reply.has_more() {
-            let count = u32::try_from(reply.number()?).unwrap_or(u32::MAX);
-            limits.push(LimitUse { count, reset_after: Millis(reply.number()?) });
-        }
+        let limits = LimitUse::parse_all(reply)?;
         let retry_after = (retry > 0).then_some(Millis(retry));
         let answer =
             Answer { verdict, crossed: flags & CHECK_CROSSED != 0, retry_after, ban, limits };

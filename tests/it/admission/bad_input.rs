@@ -105,6 +105,7 @@ fn requests() -> Vec<(&'static str, Vec<Field>)> {
         ("EvictTask", task(vec![bytes(4, "reason", &reason)])),
         ("GetPool", vec![name(1, "pool", true)]),
         ("CancelTask", task(vec![])),
+        ("RequeueTask", task(vec![])),
         (
             "ListTasks",
             vec![

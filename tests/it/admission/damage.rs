@@ -110,7 +110,13 @@ async fn a9_a_decision_that_cannot_write_everything_writes_nothing(world: World)
         assert_eq!(batch.get_ref().results[0].status(), EnqueueStatus::Unreadable);
         let cancel =
             pb::CancelTaskRequest { pool: pool.into(), device_id: "d".into(), task_id: "t".into() };
+        let requeue = pb::RequeueTaskRequest {
+            pool: pool.into(),
+            device_id: "d".into(),
+            task_id: "t".into(),
+        };
         let calls = [
+            client.requeue_task(requeue).await.map(drop),
             client.cancel_task(cancel).await.map(drop),
             client.complete_task(complete(pool, "d", "t")).await.map(drop),
             client.renew_task(crate::support::world::renew(pool, "d", "t")).await.map(drop),

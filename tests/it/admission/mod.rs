@@ -9,6 +9,7 @@ pub mod failover;
 pub mod lifecycle;
 pub mod listings;
 pub mod properties;
+pub mod requeue;
 pub mod scenarios;
 pub mod task_ends;
 pub mod tasks;

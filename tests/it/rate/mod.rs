@@ -3,5 +3,6 @@
 pub mod answers;
 pub mod bad_input;
 pub mod faults;
+pub mod key;
 pub mod properties;
 pub mod scenarios;

@@ -10,7 +10,7 @@ use tollgate::{
         Admission, AdmitDecision, AdmitTask, CancelTask, Cancellation, CompleteTask, Completion,
         ConfigurePool, EnqueueStatus, EnqueueTask, Event, EvictTask, EvictVerdict, GetPool,
         LeasePage, ListLeases, Outcome, Overrides, PoolView, ReadEvents, RenewTask, RenewVerdict,
-        SweepPool, TaskName,
+        RequeueTask, RequeueVerdict, SweepPool, TaskName,
     },
     decision::{
         Swept,
@@ -32,6 +32,7 @@ pub enum Ask {
     Evict(Task),
     Enqueue(Task),
     Cancel(Task),
+    Requeue(Task),
     Configure { capacity: u32, is_paused: bool },
     Events { after: u64 },
     Sweep,
@@ -47,6 +48,7 @@ pub enum Answer {
     Evicted(EvictVerdict),
     Enqueued(EnqueueStatus),
     Cancelled(Cancellation),
+    Requeued(RequeueVerdict),
     View(PoolView),
     Events(EventPage<Event>),
     Swept(Swept),
@@ -58,7 +60,8 @@ impl Ask {
         match *self {
             Ask::Admit { device, task, .. } => task.map(|task| (device, task)),
             Ask::Complete { task, .. } | Ask::Renew { task, .. } => Some(task),
-            Ask::Evict(task) | Ask::Enqueue(task) | Ask::Cancel(task) => Some(task),
+            Ask::Evict(task) | Ask::Enqueue(task) => Some(task),
+            Ask::Cancel(task) | Ask::Requeue(task) => Some(task),
             _ => None,
         }
     }
@@ -108,6 +111,7 @@ impl Pool {
             (33..35, _) => Ask::Events { after: self.events.cursor },
             (35, _) => Ask::Sweep,
             (36, _) => Ask::View,
+            (37, Some(task)) => Ask::Requeue(task),
             _ => Ask::Enqueue(queued),
         }
     }
@@ -152,6 +156,10 @@ pub async fn run(part: Part, ask: Ask, engine: &Arc<Engine>) -> Result<Answer, E
         Ask::Cancel(task) => {
             let cancel = CancelTask { name: of(task), settings };
             Answer::Cancelled(engine.submit(&cancel, by).await?.outcome)
+        }
+        Ask::Requeue(task) => {
+            let requeue = RequeueTask { name: of(task), settings };
+            Answer::Requeued(engine.submit(&requeue, by).await?.outcome)
         }
         Ask::Configure { capacity, is_paused } => {
             let (capacity, paused) = (Some(capacity), Some(is_paused));

@@ -2,7 +2,7 @@
 
 use tollgate::admission::{
     Admission, AdmitDecision, CancelVerdict, Cancellation, CompleteVerdict, EnqueueStatus,
-    EvictVerdict, Lease, LeasePage, RenewVerdict,
+    EvictVerdict, Lease, LeasePage, RenewVerdict, RequeueVerdict,
 };
 
 use super::{Answer, Ask, Known, Pool, QueueState, Queued, RETENTION, State, Task};
@@ -31,6 +31,9 @@ impl Pool {
             }
             (Ask::Cancel(task), Answer::Cancelled(answer)) => {
                 holds(*answer == self.cancel(*task, now), "the verdict of the cancellation")
+            }
+            (Ask::Requeue(task), Answer::Requeued(answer)) => {
+                holds(*answer == self.requeue(*task, now), "the verdict of the requeue")
             }
             (Ask::Configure { capacity, is_paused }, Answer::View(view)) => {
                 (self.capacity, self.is_paused) = (*capacity, *is_paused);
@@ -275,5 +278,30 @@ impl Pool {
             known.leave(QueueState::Cancelled, now);
         }
         answer(verdict, standing == QueueState::Cancelled)
+    }
+
+    fn requeue(&mut self, task: Task, now: u64) -> RequeueVerdict {
+        let (is_known, place) = (self.known(task, now).is_some(), self.places + 1);
+        let Some(known) = self.tasks.get_mut(&task).filter(|_| is_known) else {
+            return RequeueVerdict::Unknown;
+        };
+        if known.state == State::Completed {
+            return RequeueVerdict::NotDead;
+        }
+        if known.is_over() && !known.holds_slot(now) {
+            known.leave(QueueState::Dead, now);
+        }
+        match known.queued.as_ref().map(|queued| queued.standing) {
+            None => RequeueVerdict::Unknown,
+            Some(QueueState::Queued) => RequeueVerdict::AlreadyQueued,
+            Some(QueueState::Cancelled) => RequeueVerdict::NotDead,
+            Some(QueueState::Dead) => {
+                let standing = QueueState::Queued;
+                known.queued = Some(Queued { standing, attempt: 0, place });
+                known.forget = u64::MAX;
+                self.places = place;
+                RequeueVerdict::Requeued
+            }
+        }
     }
 }

@@ -33,13 +33,14 @@ from tollgate.enums import (
     RateVerdict,
     ReleaseLockOutcome,
     RenewVerdict,
+    RequeueVerdict,
     ReservationState,
     TaskState,
     TierAction,
 )
 from tollgate.errors import Error, LeaseLost, Violation
 from tollgate.options import Retry, Tls
-from tollgate.rates import Ban, Limit, LimitUsage, RateAnswer, RateEvent, Rule, Tier
+from tollgate.rates import Ban, KeyStatus, Limit, LimitUsage, RateAnswer, RateEvent, Rule, Tier
 from tollgate.sequences import Block, LastValue, Value
 from tollgate.stocks import AlreadySettled, BuyerLimit, NotReserved, Short, Stock
 
@@ -60,6 +61,7 @@ __all__ = [
     "EvictVerdict",
     "Full",
     "Held",
+    "KeyStatus",
     "LastValue",
     "Lease",
     "LeaseLost",
@@ -80,6 +82,7 @@ __all__ = [
     "Refusal",
     "ReleaseLockOutcome",
     "RenewVerdict",
+    "RequeueVerdict",
     "ReservationState",
     "Retry",
     "Rule",

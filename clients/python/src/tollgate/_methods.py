@@ -80,6 +80,9 @@ ENQUEUE_TASKS = Method(
 CANCEL_TASK = Method(
     _ADMISSION + "CancelTask", admission.CancelTaskRequest, admission.CancelTaskResponse
 )
+REQUEUE_TASK = Method(
+    _ADMISSION + "RequeueTask", admission.RequeueTaskRequest, admission.RequeueTaskResponse
+)
 LIST_TASKS = Method(
     _ADMISSION + "ListTasks", admission.ListTasksRequest, admission.ListTasksResponse
 )
@@ -95,6 +98,7 @@ CHECK_RATES = Method(_RATE + "CheckRates", rate.CheckRatesRequest, rate.CheckRat
 RESET_RATE = Method(_RATE + "ResetRate", rate.ResetRateRequest, rate.ResetRateResponse)
 BAN = Method(_RATE + "Ban", rate.BanRequest, rate.BanResponse)
 UNBAN = Method(_RATE + "Unban", rate.UnbanRequest, rate.UnbanResponse)
+GET_KEY = Method(_RATE + "GetKey", rate.GetKeyRequest, rate.GetKeyResponse)
 LIST_BANS = Method(_RATE + "ListBans", rate.ListBansRequest, rate.ListBansResponse)
 LIST_POLICIES = Method(_RATE + "ListPolicies", rate.ListPoliciesRequest, rate.ListPoliciesResponse)
 WATCH_RATES = Method(_RATE + "WatchRates", rate.WatchRatesRequest, rate.WatchRatesResponse)

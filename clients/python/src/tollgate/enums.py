@@ -105,6 +105,25 @@ class CancelVerdict(_Enum):
     """No such task was queued, or it was forgotten after the retention."""
 
 
+class RequeueVerdict(_Enum):
+    """The answers of RequeueTask."""
+
+    UNSPECIFIED = 0
+    """Never sent."""
+    REQUEUED = 1
+    """It was dead, and is the last one in the queue of its device."""
+    ALREADY_QUEUED = 2
+    """It is in the queue, waiting or running."""
+    NOT_DEAD = 3
+    """It is not dead: it has a result, or was cancelled."""
+    EXPIRED = 4
+    """Its expire_time has passed."""
+    FULL = 5
+    """The pool has its maximum of queued tasks. The task stays dead."""
+    UNKNOWN = 6
+    """No such task was queued, or it was forgotten after the retention."""
+
+
 class EnqueueStatus(_Enum):
     """The answers of EnqueueTasks, for one task."""
 

@@ -183,6 +183,27 @@ class RateAnswer:
         return headers
 
 
+@dataclass(frozen=True, slots=True)
+class KeyStatus:
+    """A key under a policy."""
+
+    limits: tuple[LimitUsage, ...]
+    """Usage of the limits; `refused` is false in each."""
+    ban: Ban | None
+    """The running ban."""
+    strikes: int
+    """Number of bans of the key, each within `ban_memory` of the one before."""
+
+    @staticmethod
+    def of(answer: pb.GetKeyResponse) -> KeyStatus:
+        """Reads the message."""
+        return KeyStatus(
+            limits=tuple(_usage(limit) for limit in answer.limits),
+            ban=Ban.of(answer.ban) if answer.HasField("ban") else None,
+            strikes=answer.strikes,
+        )
+
+
 def _usage(limit: pb.LimitUsage) -> LimitUsage:
     return LimitUsage(
         limit.name,

@@ -52,6 +52,8 @@ async fn queued_tasks() {
     assert_eq!((&*task.task_id, &*task.payload, task.attempt), ("t", &b"payload"[..], 1));
     assert_eq!(pool.cancel("d", "t").await.unwrap().verdict(), pb::CancelVerdict::Running);
     assert_eq!(pool.evict("d", "t", "test").await.unwrap().verdict(), pb::EvictVerdict::Evicted);
+    let requeued = pool.requeue("d", "t").await.unwrap().verdict();
+    assert_eq!(requeued, pb::RequeueVerdict::NotDead);
     assert!(matches!(pool.poll("other").await.unwrap(), Admission::NoTask));
     let (pools, next) = connection.list_pools(10, "").await.unwrap();
     assert!(next.is_empty() && pools.len() <= 1, "{pools:?}");

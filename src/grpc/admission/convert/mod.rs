@@ -6,7 +6,7 @@ mod tasks;
 use bytes::Bytes;
 
 pub(super) use items::item_error;
-pub(super) use tasks::{cancellation, enqueued, task_page};
+pub(super) use tasks::{cancellation, enqueued, requeued, task_page};
 
 use super::{
     super::{

@@ -5,7 +5,8 @@ use bytes::Bytes;
 use super::super::super::{convert::timestamp, page_token, pb};
 use crate::{
     admission::{
-        CancelVerdict, Cancellation, Dispatched, EnqueueStatus, ListedState, ListedTask, TaskPage,
+        CancelVerdict, Cancellation, Dispatched, EnqueueStatus, ListedState, ListedTask,
+        RequeueVerdict, TaskPage,
     },
     decision::{error::Error, names::Namespace},
     engine::Answered,
@@ -50,6 +51,19 @@ pub(in crate::grpc::admission) fn cancellation(
         CancelVerdict::Unknown => pb::CancelVerdict::Unknown,
     };
     pb::CancelTaskResponse { verdict: verdict.into(), replayed: cancellation.replayed }
+}
+
+/// Converts the verdict about a task to queue again.
+pub(in crate::grpc::admission) fn requeued(verdict: RequeueVerdict) -> pb::RequeueTaskResponse {
+    let verdict = match verdict {
+        RequeueVerdict::AlreadyQueued => pb::RequeueVerdict::AlreadyQueued,
+        RequeueVerdict::Expired => pb::RequeueVerdict::Expired,
+        RequeueVerdict::Full => pb::RequeueVerdict::Full,
+        RequeueVerdict::NotDead => pb::RequeueVerdict::NotDead,
+        RequeueVerdict::Requeued => pb::RequeueVerdict::Requeued,
+        RequeueVerdict::Unknown => pb::RequeueVerdict::Unknown,
+    };
+    pb::RequeueTaskResponse { verdict: verdict.into() }
 }
 
 /// Converts a page of tasks; leaves out tasks whose state is not wanted.

@@ -6,7 +6,7 @@ mod tasks;
 use bytes::Bytes;
 
 pub(super) use items::{Items, admit_tasks, complete_tasks, renew_tasks};
-pub(super) use tasks::{cancel_task, enqueue_tasks, list_tasks};
+pub(super) use tasks::{cancel_task, enqueue_tasks, list_tasks, requeue_task};
 use tonic::Status;
 
 use super::super::{fields::Fields, page_token, pb, scope::Scope};

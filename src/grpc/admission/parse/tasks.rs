@@ -9,7 +9,7 @@ use super::{
 use crate::{
     admission::{
         CancelTask, Catalog, ENQUEUE_MAX, EnqueueTask, ListTasks, ListedState, PAYLOAD_BYTES_MAX,
-        Settings, TaskCursor, TaskName,
+        RequeueTask, Settings, TaskCursor, TaskName,
     },
     decision::names::Name,
 };
@@ -61,6 +61,16 @@ pub(in crate::grpc::admission) fn cancel_task(
     let mut fields = Fields::new(scope);
     let name = task_name(&mut fields, request.pool, request.device_id, request.task_id);
     fields.finish(name.map(|name| CancelTask { settings: catalog.settings(&name.pool), name }))
+}
+
+pub(in crate::grpc::admission) fn requeue_task(
+    request: pb::RequeueTaskRequest,
+    scope: Scope,
+    catalog: &Catalog,
+) -> Result<RequeueTask, Status> {
+    let mut fields = Fields::new(scope);
+    let name = task_name(&mut fields, request.pool, request.device_id, request.task_id);
+    fields.finish(name.map(|name| RequeueTask { settings: catalog.settings(&name.pool), name }))
 }
 
 /// Returns the listing and a filter for the wanted states.

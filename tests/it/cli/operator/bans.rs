@@ -1,4 +1,4 @@
-//! `tollgate ban`, `unban`, `bans`, `sequence`, lists of names, and `--namespace`.
+//! `tollgate ban`, `unban`, `bans`, `key`, `sequence`, lists of names, and `--namespace`.
 
 use super::{assert_says, ends, keys, objects, prints};
 use crate::support::{
@@ -39,6 +39,29 @@ async fn a_key_is_banned_listed_and_unbanned() {
     let (code, _, stderr) = ends(&server, &["bans", "--policy", "logout"]).await;
     assert_eq!(code, Some(69));
     assert_says(&stderr, &["list the bans of `logout`", "NOT_FOUND", "configuration"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_is_shown_without_a_call() {
+    let file = TempFile::new(POLICY);
+    let server = Server::start(&["--config", file.path()]).await;
+    let get = ["key", "ip:192.0.2.7", "--policy", "login"];
+    let unused = "ip:192.0.2.7: not banned, strikes 0\n  0/3 used, 3 left\n";
+    assert_eq!(prints(&server, &get).await, unused);
+    prints(&server, &["rate", "ip:192.0.2.7", "--policy", "login", "--count", "2"]).await;
+    for _ in 0..2 {
+        assert_says(&prints(&server, &get).await, &["\n  2/3 used, 1 left, reset in "]);
+    }
+    let ban = ["ban", "ip:192.0.2.7", "--policy", "login", "--for", "1h", "--reason", "abuse"];
+    prints(&server, &ban).await;
+    let said = prints(&server, &get).await;
+    assert_says(&said, &["ip:192.0.2.7: banned until 20", ", strike 1, abuse\n  2/3 used"]);
+    let key = objects(&server, &get).await.remove(0);
+    assert_eq!(keys(&key), ["limits", "ban", "strikes"]);
+    assert_eq!((&key["limits"][0]["count"], &key["strikes"]), (&"2".into(), &1.into()));
+    let (code, _, stderr) = ends(&server, &["key", "k", "--policy", "logout"]).await;
+    assert_eq!(code, Some(69));
+    assert_says(&stderr, &["get the key `k`", "NOT_FOUND", "configuration"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,5 @@
-//! The commands of operators: `tollgate pool`, `task`, `ban`, `unban`, `bans` and `sequence`.
+//! The commands of operators: `tollgate pool`, `task`, `ban`, `unban`, `bans`, `key` and
+//! `sequence`.
 
 mod bans;
 mod pool;
@@ -50,7 +51,9 @@ async fn without_a_server_each_command_names_a_remedy() {
         "pool evict ar:1 --all",
         "task list ar:1",
         "task queue ar:1 d t",
+        "task requeue ar:1 d t",
         "ban k --for 1h",
+        "key k --policy login",
         "unban k",
         "bans",
         "sequence get order",

@@ -8,7 +8,7 @@ use super::{assert_says, ends, keys, objects, prints};
 use crate::support::{
     process::{Server, TempFile, tollgate},
     queue::{batch, queued},
-    world::admit,
+    world::{admit, complete},
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -95,4 +95,33 @@ async fn every_page_of_tasks_is_listed() {
     }
     assert_eq!(prints(&server, &["task", "list", "big"]).await.lines().count(), 2101);
     assert_eq!(objects(&server, &["task", "list", "big"]).await.len(), 2100);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_task_is_requeued() {
+    let server = Server::start(&[]).await;
+    prints(&server, &["pool", "configure", "ar:1", "--max-attempts", "1"]).await;
+    prints(&server, &["task", "queue", "ar:1", "camera-1", "t-1", "--payload", "zoom"]).await;
+    let mut client = server.client().await;
+    client.admit_task(admit("ar:1", "camera-1", "")).await.unwrap();
+    let outcome = pb::Outcome::Failed.into();
+    let failed = pb::CompleteTaskRequest { outcome, ..complete("ar:1", "camera-1", "t-1") };
+    client.complete_task(failed).await.unwrap();
+    let dead = prints(&server, &["task", "list", "ar:1", "--state", "dead"]).await;
+    assert_says(&dead, &["t-1", "dead"]);
+    let requeue = ["task", "requeue", "ar:1", "camera-1", "t-1"];
+    assert_eq!(
+        prints(&server, &requeue).await,
+        "REQUEUED  it is the last one of its device, with new attempts\n"
+    );
+    assert_eq!(prints(&server, &requeue).await, "ALREADY_QUEUED  it is in the queue\n");
+    let again = objects(&server, &requeue).await.remove(0);
+    assert_eq!(again.to_string(), r#"{"verdict":"REQUEUE_VERDICT_ALREADY_QUEUED"}"#);
+    let report = client.admit_task(admit("ar:1", "camera-1", "")).await.unwrap().into_inner();
+    assert_eq!(report.task.unwrap().payload, "zoom");
+    prints(&server, &["task", "cancel", "ar:1", "camera-1", "t-1"]).await;
+    for (task, said) in [("t-1", "NOT_DEAD  "), ("t-2", "UNKNOWN  ")] {
+        let (code, stdout, _) = ends(&server, &["task", "requeue", "ar:1", "camera-1", task]).await;
+        assert_eq!((code, stdout.starts_with(said)), (Some(1), true), "{stdout}");
+    }
 }

@@ -13,7 +13,8 @@ use tollgate::{
     admission::{
         AdmitTask, CancelTask, CompleteTask, ConfigurePool, CountHeld, EnqueueTask, EvictTask,
         GetPool, HeartbeatPool, LeaseCursor, ListLeases, ListTasks, Outcome, Overrides, Pool,
-        QueueState, Queued, ReadEvents, Settings, SweepPool, Task, TaskCursor, TaskName, TaskState,
+        QueueState, Queued, ReadEvents, RequeueTask, Settings, SweepPool, Task, TaskCursor,
+        TaskName, TaskState,
     },
     decision::{
         Decision,
@@ -54,6 +55,8 @@ struct History {
     callers: Callers,
     hints: usize,
     kinds: HashSet<u8>,
+    /// The verdicts of RequeueTask.
+    requeued: HashSet<String>,
     /// Number of revocations without effect, and number of freed slots.
     revoked: [usize; 2],
 }
@@ -68,7 +71,7 @@ async fn history(seed: u64) {
     let (pools, tokens, cursors) = (States::new(), Vec::new(), Vec::new());
     let callers = Callers::default();
     let twins = Twins::listening(&callers.channels()).await;
-    let (hints, kinds) = (0, HashSet::new());
+    let (hints, kinds, requeued) = (0, HashSet::new(), HashSet::new());
     let (listed, seen, revoked) = (Vec::new(), vec![0], [0; 2]);
     let mut history = History {
         twins,
@@ -81,6 +84,7 @@ async fn history(seed: u64) {
         callers,
         hints,
         kinds,
+        requeued,
         revoked,
     };
     let (mut compared, mut copied) = (0, 0);
@@ -101,6 +105,8 @@ async fn history(seed: u64) {
     assert!(compared > 100, "seed {seed}: only {compared} records to compare");
     assert!(copied > 100, "seed {seed}: only {copied} entries copied");
     assert_eq!(history.kinds.len(), 10, "seed {seed}: some kinds of events did not occur");
+    // FULL needs a full queue: tests/it/admission/requeue.rs.
+    assert_eq!(history.requeued.len(), 5, "seed {seed}: {:?}", history.requeued);
     assert!(history.revoked.iter().all(|of| *of > 20), "seed {seed}: {:?}", history.revoked);
     assert!(history.hints > 3, "seed {seed}: only {} wake-ups", history.hints);
 }
@@ -203,10 +209,14 @@ impl History {
                 let ends = self.maybe(0..30).map(|steps| Timestamp(now + steps * 100_000));
                 self.agree(&EnqueueTask { name, payload, ends, settings }, context).await;
             }
-            12..15 => {
+            12..14 => {
                 self.agree(&CancelTask { name, settings }, context).await;
             }
-            15..21 => {
+            14..18 => {
+                let verdict = self.agree(&RequeueTask { name, settings }, context).await;
+                self.requeued.insert(format!("{verdict:?}"));
+            }
+            18..21 => {
                 self.agree(&SweepPool { pool, settings }, context).await;
             }
             21..25 => {

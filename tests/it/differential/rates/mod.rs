@@ -19,8 +19,8 @@ use tollgate::{
         time::{Millis, Timestamp},
     },
     rate::{
-        Answer, BanCursor, BanIndex, BanKey, CheckOutcome, CheckRate, GetBan, ListBans, Log, Meter,
-        MeterName, NoteBan, ReadRateEvents, ResetRate, Rule, SHARDS, UnbanKey, Verdict,
+        Answer, BanCursor, BanIndex, BanKey, CheckOutcome, CheckRate, GetBan, GetKey, ListBans,
+        Log, Meter, MeterName, NoteBan, ReadRateEvents, ResetRate, Rule, SHARDS, UnbanKey, Verdict,
     },
 };
 
@@ -188,7 +188,10 @@ impl History {
                 self.twins.agree(&mut self.meters, &decision, context).await;
             }
             88..90 => {
-                self.twins.agree(&mut self.meters, &GetBan { name }, context).await;
+                self.twins.agree(&mut self.meters, &GetBan { name: name.clone() }, context).await;
+                let rule = self.rules.choose(&mut self.random).cloned();
+                let rule = rule.filter(|_| self.random.random_bool(0.9));
+                self.twins.agree(&mut self.meters, &GetKey { name, rule }, context).await;
             }
             90..92 => {
                 let shard = self.random.random_range(0..SHARDS);
@@ -286,9 +289,14 @@ impl History {
             for policy in [None, Some(name("p")), Some(name("q}"))] {
                 for key in ["a", "b_c", "{x}"] {
                     let name = MeterName::new(policy.as_ref(), &name(key));
+                    let get = GetKey { name: name.clone(), rule: Some(rule.clone()) };
+                    let state = self.twins.agree(&mut self.meters, &get, context).await;
                     let rule = rule.clone();
                     let look = CheckRate { name, rule, cost: 0, request: None };
-                    self.twins.agree(&mut self.meters, &look, context).await;
+                    let looked = self.twins.agree(&mut self.meters, &look, context).await;
+                    if let CheckOutcome::Decided { answer, .. } = looked {
+                        assert_eq!(state.limits, answer.limits, "{context}");
+                    }
                 }
             }
         }

@@ -8,7 +8,8 @@ use rand_chacha::ChaCha8Rng;
 use tollgate::{
     admission::{
         AdmitTask, CancelTask, CompleteTask, ConfigurePool, EnqueueTask, EvictTask, GetPool,
-        ListLeases, ListTasks, Outcome, Overrides, RenewTask, Settings, SweepPool, TaskName,
+        ListLeases, ListTasks, Outcome, Overrides, RenewTask, RequeueTask, Settings, SweepPool,
+        TaskName,
     },
     decision::{
         Decision,
@@ -154,7 +155,8 @@ impl History {
                 let enqueue = EnqueueTask { name: of, payload: text, ends, settings };
                 self.agree(sides, &enqueue, context).await;
             }
-            29 => self.agree(sides, &CancelTask { name: of, settings }, context).await,
+            29 if some => self.agree(sides, &CancelTask { name: of, settings }, context).await,
+            29 => self.agree(sides, &RequeueTask { name: of, settings }, context).await,
             30 => {
                 let reason = Bytes::from_static(b"a reason");
                 self.agree(sides, &EvictTask { name: of, reason, settings }, context).await;

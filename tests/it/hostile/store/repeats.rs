@@ -15,12 +15,13 @@ use crate::support::{
 };
 
 /// File, verb, and the part of the answer that a repeated call has.
-const VERBS: [(&str, &str, &str); 15] = [
+const VERBS: [(&str, &str, &str); 16] = [
     ("admission", "AdmitTask", "`replayed`"),
     ("admission", "CompleteTask", "ALREADY_COMPLETED"),
     ("admission", "EvictTask", "`replayed`"),
     ("admission", "EnqueueTasks", "DUPLICATE"),
     ("admission", "CancelTask", "`replayed`"),
+    ("admission", "RequeueTask", "ALREADY_QUEUED"),
     ("lock", "AcquireLock", "`replayed`"),
     ("rate", "CheckRate", "`replayed`"),
     ("rate", "ResetRate", "`existed`"),

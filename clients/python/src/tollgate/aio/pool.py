@@ -31,6 +31,7 @@ from tollgate.enums import (
     EvictVerdict,
     Outcome,
     RenewVerdict,
+    RequeueVerdict,
     TaskState,
 )
 from tollgate.v1 import admission_pb2 as pb
@@ -231,6 +232,15 @@ class Pool:
         request = pb.CancelTaskRequest(pool=self.name, device_id=device, task_id=task)
         answer = await self._caller.call(methods.CANCEL_TASK, request)
         return CancelVerdict.of(answer.verdict), answer.replayed
+
+    async def requeue(self, device: str, task: str) -> RequeueVerdict:
+        """Queues a dead task again, at the end of the queue of its device.
+
+        Its attempts start again.
+        """
+        request = pb.RequeueTaskRequest(pool=self.name, device_id=device, task_id=task)
+        answer = await self._caller.call(methods.REQUEUE_TASK, request)
+        return RequeueVerdict.of(answer.verdict)
 
     async def status(self) -> PoolStatus:
         """Returns settings and usage."""

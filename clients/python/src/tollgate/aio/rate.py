@@ -13,7 +13,7 @@ from tollgate._time import Span, to_duration
 from tollgate.aio._caller import Caller
 from tollgate.aio.watch import RateWatch
 from tollgate.errors import Error
-from tollgate.rates import Ban, RateAnswer, Rule
+from tollgate.rates import Ban, KeyStatus, RateAnswer, Rule
 from tollgate.v1 import rate_pb2 as pb
 
 OnFailure = Literal["raise", "open", "closed"]
@@ -104,6 +104,14 @@ class RateLimiter:
         """Lifts the ban of a key; clears its strikes and usage. Returns whether it was banned."""
         request = pb.UnbanRequest(key=key, policy=self._policy())
         return (await self._caller.call(methods.UNBAN, request)).existed
+
+    async def key(self, key: str) -> KeyStatus:
+        """Returns the usage, the ban and the strikes of a key. Counts no call.
+
+        For a policy only: the rules of calls have no name.
+        """
+        request = pb.GetKeyRequest(key=key, policy=self._policy())
+        return KeyStatus.of(await self._caller.call(methods.GET_KEY, request))
 
     async def bans(self) -> AsyncIterator[Ban]:
         """Lists the running bans, the earliest end first."""

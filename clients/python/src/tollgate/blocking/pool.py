@@ -18,6 +18,7 @@ from tollgate.enums import (
     EvictVerdict,
     Outcome,
     RenewVerdict,
+    RequeueVerdict,
     TaskState,
 )
 
@@ -88,6 +89,10 @@ class Pool:
     def cancel(self, device: str, task: str) -> tuple[CancelVerdict, bool]:
         """Removes a task from its queue. Returns the verdict, and whether it was a repeat."""
         return run(self._inner.cancel(device, task))
+
+    def requeue(self, device: str, task: str) -> RequeueVerdict:
+        """Queues a dead task again. As `tollgate.aio.Pool.requeue`."""
+        return run(self._inner.requeue(device, task))
 
     def status(self) -> PoolStatus:
         """Returns settings and usage."""

@@ -8,7 +8,7 @@ from tollgate import aio
 from tollgate._time import Span
 from tollgate.blocking._loop import iterate, run
 from tollgate.blocking.watch import Watch
-from tollgate.rates import Ban, RateAnswer, RateEvent
+from tollgate.rates import Ban, KeyStatus, RateAnswer, RateEvent
 
 
 class RateLimiter:
@@ -38,6 +38,10 @@ class RateLimiter:
     def unban(self, key: str) -> bool:
         """Lifts the ban of a key; clears its strikes and usage. Returns whether it was banned."""
         return run(self._inner.unban(key))
+
+    def key(self, key: str) -> KeyStatus:
+        """Returns the usage, the ban and the strikes of a key. Counts no call."""
+        return run(self._inner.key(key))
 
     def bans(self) -> Iterator[Ban]:
         """Lists the running bans, the earliest end first."""

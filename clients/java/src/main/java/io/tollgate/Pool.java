@@ -8,6 +8,7 @@ import io.tollgate.v1.EvictTaskRequest;
 import io.tollgate.v1.GetPoolRequest;
 import io.tollgate.v1.ListLeasesRequest;
 import io.tollgate.v1.ListTasksRequest;
+import io.tollgate.v1.RequeueTaskRequest;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -122,6 +123,14 @@ public final class Pool {
     return new CancelResult(
         Enums.of(CancelVerdict.class, "CANCEL_VERDICT_", answer.getVerdict()),
         answer.getReplayed());
+  }
+
+  /** Queues a dead task again, at the end of the queue of its device. Its attempts start again. */
+  public RequeueVerdict requeue(String device, String task) {
+    var request =
+        RequeueTaskRequest.newBuilder().setPool(name).setDeviceId(device).setTaskId(task).build();
+    var answer = call(AdmissionServiceGrpc.getRequeueTaskMethod(), request);
+    return Enums.of(RequeueVerdict.class, "REQUEUE_VERDICT_", answer.getVerdict());
   }
 
   /**

@@ -2,6 +2,7 @@ package io.tollgate;
 
 import io.grpc.MethodDescriptor;
 import io.tollgate.v1.BanRequest;
+import io.tollgate.v1.GetKeyRequest;
 import io.tollgate.v1.ListBansRequest;
 import io.tollgate.v1.ListPoliciesRequest;
 import io.tollgate.v1.Policy;
@@ -41,6 +42,12 @@ public final class Rates {
   public boolean unban(String key, String policy) {
     var request = UnbanRequest.newBuilder().setKey(key).setPolicy(policy).build();
     return call(RateServiceGrpc.getUnbanMethod(), request).getExisted();
+  }
+
+  /** Returns the usage, the ban and the strikes of a key of a policy. Counts no call. */
+  public KeyStatus key(String key, String policy) {
+    var request = GetKeyRequest.newBuilder().setKey(key).setPolicy(policy).build();
+    return KeyStatus.of(call(RateServiceGrpc.getGetKeyMethod(), request));
   }
 
   /** Lists the running bans of a policy, the earliest end first; an empty token at first. */

@@ -133,6 +133,8 @@ class AdmissionTest {
     assertEquals(TaskState.RUNNING, pool.tasks(Optional.empty(), "").items().get(0).state());
     assertEquals(CancelVerdict.RUNNING, pool.cancel("d", "t1").verdict());
     assertEquals(EvictVerdict.EVICTED, pool.evict("d", "t1", "test").verdict());
+    assertEquals(RequeueVerdict.NOT_DEAD, pool.requeue("d", "t1"));
+    assertEquals(RequeueVerdict.UNKNOWN, pool.requeue("d", "t2"));
     assertEquals(CompleteVerdict.LATE, permit.complete(Outcome.SUCCEEDED));
   }
 

@@ -97,6 +97,10 @@ class RateTest {
     RateDecision banned = tollgate.limiter("three").check("bad");
     assertEquals(RateVerdict.BAN, banned.verdict().orElseThrow());
     assertEquals("test", banned.ban().orElseThrow().reason());
+    KeyStatus key = tollgate.rates().key("bad", "three");
+    assertEquals(banned.ban(), key.ban());
+    assertEquals(1, key.strikes());
+    assertEquals(0, key.limits().get(0).count());
     assertTrue(tollgate.rates().unban("bad", "three"));
     assertEquals(2, tollgate.rates().policies().size());
   }
