@@ -97,7 +97,7 @@ fn strings_to_bytes(message: &mut DescriptorProto) {
 fn scripts() -> Result<String, Box<dyn Error>> {
     let (mut code, mut all, mut open) = (String::new(), String::new(), String::new());
     for (index, script) in include::build(&lua_files()?)?.into_iter().enumerate() {
-        let include::Built { name, keys, argv, shared, gives_tokens, text } = script;
+        let include::Built { name, keys, argv, repeated, shared, gives_tokens, text } = script;
         let (folder, verb) = name.split_once('/').ok_or("a script outside a folder")?;
         if open != folder {
             let end = if open.is_empty() { "" } else { "}\n" };
@@ -111,6 +111,7 @@ fn scripts() -> Result<String, Box<dyn Error>> {
             code,
             "name: {name:?}, index: {index}, keys: {keys}, argv: {argv}, shared: {shared:?},"
         )?;
+        write!(code, "repeated: {repeated}, ")?;
         writeln!(code, "gives_tokens: {gives_tokens}, text: {text:?} }};")?;
         write!(all, "&{folder}::{verb}, ")?;
     }

@@ -7,7 +7,7 @@
 # Cluster of three primaries with replicas, and under Sentinels.
 #
 # Needs cargo. Installs redis-server with apt-get and grpcurl with Go, if available. Runs the
-# examples if Python 3 is available. Checks deploy/ with the tools of apt-get, PyPI and Go; tests
+# examples if Python 3 is available, and tests with Envoy, which PyPI has. Checks deploy/ with the tools of apt-get, PyPI and Go; tests
 # whose tool is missing say so and pass, or fail if TOLLGATE_TEST_REQUIRE_TOOLS is set. Without
 # arguments, also checks the client libraries (tests/clients.sh).
 set -euo pipefail
@@ -18,6 +18,7 @@ prepare_redis
 prepare_grpcurl
 prepare_ratelimit
 prepare_python
+prepare_envoy
 prepare_deploy
 
 # A Redis for this run: on an unused port, without persistence, ended by process id.

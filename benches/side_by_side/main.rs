@@ -18,6 +18,7 @@ mod closed_loop;
 mod connection;
 mod crowd;
 mod echo;
+mod envoy;
 mod h2load;
 mod idle;
 mod install;
@@ -76,8 +77,11 @@ async fn measure(options: &Options) -> Result<(), String> {
     // Reads the machine's load before the benchmark adds its own.
     let circumstances = readme::circumstances();
     let mut ports = Ports::from(options.ports);
-    let (mut rows, mut skipped) = loads::start(options, &mut ports).await?;
-    if options.with_peers() {
+    let (mut rows, mut skipped) = match options.no_loads {
+        true => (Vec::new(), Vec::new()),
+        false => loads::start(options, &mut ports).await?,
+    };
+    if options.with_peers() && !options.no_loads {
         skipped.extend(peers::start(options, &mut ports, &mut rows).await);
     }
     let results = loads::run(options, &mut rows).await;

@@ -68,6 +68,10 @@ pub(crate) struct Options {
     #[arg(long)]
     no_extras: bool,
 
+    /// Runs no loads, and only the extras that need none: envoy, crowd, idle
+    #[arg(long, conflicts_with = "no_extras")]
+    pub(crate) no_loads: bool,
+
     /// Writes nothing into benches/
     #[arg(long)]
     no_write: bool,
@@ -100,6 +104,8 @@ pub(crate) enum Extra {
     H2load,
     /// A million keys
     Crowd,
+    /// Envoy's ShouldRateLimit beside envoyproxy/ratelimit, on Redis; needs peers
+    Envoy,
     /// An idle server
     Idle,
 }
@@ -109,6 +115,7 @@ Examples:
   cargo bench --bench side_by_side -- --quick
   cargo bench --bench side_by_side -- --no-peers --loads pairs,fixed --in-flight 64,256
   cargo bench --bench side_by_side -- --no-peers --no-redis --loads pairs --extras pace
+  cargo bench --bench side_by_side -- --no-loads --extras envoy
   cargo bench --bench side_by_side          (everything: about 35 minutes)";
 
 impl Options {
@@ -137,7 +144,8 @@ impl Options {
 
     /// Whether this is a complete run, whose results are stored.
     pub(crate) fn writes(&self) -> bool {
-        let is_whole = self.loads.is_empty() && self.extras.is_empty() && !self.no_extras;
+        let is_whole = self.loads.is_empty() && self.extras.is_empty();
+        let is_whole = is_whole && !self.no_extras && !self.no_loads;
         !self.no_write && !self.quick && is_whole && !self.no_redis && self.other.is_none()
     }
 }

@@ -97,9 +97,17 @@ struct Entry {
 
 /// Envoy's `ShouldRateLimit`, which two peers serve; OK is 1.
 pub(crate) fn rate_limit_service() -> Call {
-    let entries = vec![Entry { key: "key".into(), value: key() }];
-    let message =
-        RateLimitRequest { domain: "bench".into(), descriptors: vec![Descriptor { entries }] };
+    should_rate_limit(&["key".to_owned()], &key(), first_is::<1>)
+}
+
+/// `ShouldRateLimit` with a descriptor for each of these keys.
+pub(crate) fn should_rate_limit(keys: &[String], value: &str, accepts: fn(&[u8]) -> bool) -> Call {
+    let entry = |key: &String| Entry { key: key.clone(), value: value.to_owned() };
+    let descriptor = |key| Descriptor { entries: vec![entry(key)] };
+    let message = RateLimitRequest {
+        domain: "bench".into(),
+        descriptors: keys.iter().map(descriptor).collect(),
+    };
     let path = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-    Call::new(path, &message, first_is::<1>)
+    Call::new(path, &message, accepts)
 }

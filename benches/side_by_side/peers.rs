@@ -50,6 +50,11 @@ struct Setting {
     folder: PathBuf,
 }
 
+/// The server of envoyproxy/ratelimit.
+const RATELIMIT: Source = Source::Go(
+    "github.com/envoyproxy/ratelimit/src/service_cmd@v1.4.1-0.20260122083618-3fb702589d36",
+);
+
 /// All supported peers.
 pub(crate) const PEERS: [Peer; 5] = [
     Peer {
@@ -94,9 +99,7 @@ pub(crate) const PEERS: [Peer; 5] = [
         kind: Kind::Fixed,
         // The name of the server's Go package.
         program: "service_cmd",
-        source: Source::Go(
-            "github.com/envoyproxy/ratelimit/src/service_cmd@v1.4.1-0.20260122083618-3fb702589d36",
-        ),
+        source: RATELIMIT,
         call: peer_calls::rate_limit_service,
         command: ratelimit,
     },
@@ -124,7 +127,24 @@ pub(crate) async fn start(
     skipped
 }
 
-async fn start_one(peer: &Peer, ports: &mut Ports) -> Result<Row, String> {
+/// envoyproxy/ratelimit with a local cache of refusals, for the comparison of ShouldRateLimit. Its
+/// limits are [`crate::envoy::LIMITS`].
+pub(crate) const SHOULD_RATE_LIMIT: Peer = Peer {
+    name: "ratelimit with cache",
+    store: Store::Redis,
+    kind: Kind::Fixed,
+    program: "service_cmd",
+    source: RATELIMIT,
+    call: crate::envoy::granted,
+    command: |setting| {
+        let mut command = ratelimit_with(setting, crate::envoy::LIMITS)?;
+        command.env("LOCAL_CACHE_SIZE_IN_BYTES", (16 << 20).to_string());
+        Ok(command)
+    },
+};
+
+/// Starts a peer on a Redis of its own.
+pub(crate) async fn start_one(peer: &Peer, ports: &mut Ports) -> Result<Row, String> {
     let program = install::program(peer.program, peer.source).await?;
     let folder = install::folder().join(peer.name.replace(['/', ',', ' '], "-"));
     // Deletes files of an earlier run, which the peer would read.
@@ -192,11 +212,15 @@ fn limitador(setting: &Setting) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Collects commands for Redis for 150 µs. This is the least that its README recommends, and the
-/// best for its latency.
 fn ratelimit(setting: &Setting) -> Result<Command, String> {
     let limits = "domain: bench\ndescriptors:\n  - key: key\n    rate_limit:\n      \
                   unit: hour\n      requests_per_unit: 1000000000\n";
+    ratelimit_with(setting, limits)
+}
+
+/// Collects commands for Redis for 150 µs. This is the least that its README recommends, and the
+/// best for its latency.
+fn ratelimit_with(setting: &Setting, limits: &str) -> Result<Command, String> {
     let folder = setting.folder.join("ratelimit/config");
     fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
     written(&folder.join("bench.yaml"), limits)?;

@@ -29,6 +29,9 @@ pub(crate) struct Report<'a> {
 
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.options.no_loads {
+            return write!(f, "{}", self.besides);
+        }
         let main = self.main();
         writeln!(f, "### Calls a second, {main} in flight\n\n{}", self.rates(&[main], false))?;
         writeln!(f, "In brackets: of the echo.\n")?;

@@ -42,7 +42,7 @@ pub(crate) struct Row {
     pub(crate) numbers_used: u64,
     /// Ends when the row is dropped, as does its Redis.
     server: Process,
-    _redis: Option<Process>,
+    redis: Option<Process>,
     /// Port of the row's Redis.
     pub(crate) redis_port: Option<u16>,
 }
@@ -74,7 +74,7 @@ impl Row {
         let meter =
             Meter::new(server.id(), redis.as_ref().map(|(redis, port)| (redis.id(), *port)));
         let (redis, redis_port) = redis.unzip();
-        Ok(Row { name, address, loads, meter, numbers_used: 0, server, _redis: redis, redis_port })
+        Ok(Row { name, address, loads, meter, numbers_used: 0, server, redis, redis_port })
     }
 
     /// The echo: this program with `--echo`.
@@ -110,6 +110,11 @@ impl Row {
             row.ask_until_right(&call).await?;
         }
         Ok(row)
+    }
+
+    /// Kills the row's Redis.
+    pub(crate) fn kill_redis(&mut self) {
+        self.redis = None;
     }
 
     /// Memory of the server, in KiB.

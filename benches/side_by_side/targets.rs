@@ -3,6 +3,7 @@
 use crate::{
     besides::Besides,
     crowd::Crowd,
+    envoy::Envoy,
     kind::Kind,
     peers::{PEERS, Store},
     results::Results,
@@ -26,6 +27,7 @@ pub(crate) fn table(results: &Results, besides: &Besides) -> Table {
     let mut targets = Targets { table: Table::new(["what", "target", "measured", "met"]) };
     targets.of_echo(results);
     targets.of_peers(results, besides);
+    targets.of_envoy(besides);
     targets.of_storms(results);
     targets.of_redis(results, besides);
     targets.of_besides(results, besides);
@@ -125,6 +127,19 @@ impl Targets {
             least(LANES, Store::Redis),
             times,
         );
+    }
+
+    /// Compares with envoyproxy/ratelimit, by the worst of all loads with 64 calls in flight.
+    fn of_envoy(&mut self, besides: &Besides) {
+        let rate = besides.envoy.as_ref().and_then(Envoy::rate);
+        let cpu = besides.envoy.as_ref().and_then(Envoy::cpu);
+        let what = "ShouldRateLimit for envoyproxy/ratelimit, 64: calls a second";
+        self.add(what, Bound::AtLeast(5.0), rate, times);
+        let outage = besides.envoy.as_ref().and_then(Envoy::outage);
+        let what = "ShouldRateLimit: p99 of UNAVAILABLE while Redis is not running";
+        self.add(what, Bound::AtMost(5000.0), outage, time);
+        let what = "ShouldRateLimit for envoyproxy/ratelimit, 64: CPU of the server";
+        self.add(what, Bound::AtMost(0.2), cpu, times);
     }
 
     fn of_storms(&mut self, results: &Results) {

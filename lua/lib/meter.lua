@@ -71,8 +71,8 @@ local function meter_read(limits, key, now)
   return meter
 end
 
--- Writes all live counters; drops the key if there is none.
-local function meter_write(key, meter, now)
+-- Returns all live counters as text, and their time left in µs; nil if there is none.
+local function meter_text(meter, now)
   local parts, left = {}, 0
   for i = 1, #meter.others do
     local counter = meter.others[i]
@@ -93,8 +93,11 @@ local function meter_write(key, meter, now)
     end
   end
   if left > 0 then
-    prefetch_set(key, #parts == 1 and parts[1] or table.concat(parts), left)
-  else
-    prefetch_drop(key)
+    return #parts == 1 and parts[1] or table.concat(parts), left
   end
+end
+
+-- Writes all live counters; drops the key if there is none.
+local function meter_write(key, meter, now)
+  prefetch_put(key, meter_text(meter, now))
 end

@@ -41,3 +41,12 @@ local function prefetch_drop(key)
     prefetch_texts[key] = false
   end
 end
+
+-- Sets a key to a text, or drops it without one.
+local function prefetch_put(key, text, left)
+  if text then
+    prefetch_set(key, text, left)
+  else
+    prefetch_drop(key)
+  end
+end

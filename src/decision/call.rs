@@ -73,8 +73,10 @@ impl<'a> Call<'a> {
         (call.leads, call.is_limited) = (leads, is_limited);
         decision.encode(&mut call);
         let Arguments { ends, keys, .. } = &call.arguments;
-        debug_assert_eq!(*keys, D::SCRIPT.keys, "KEYS of {}", D::SCRIPT.name);
-        debug_assert_eq!(ends.len() - keys, D::SCRIPT.argv, "ARGV of {}", D::SCRIPT.name);
+        let times = if D::SCRIPT.repeated { keys / D::SCRIPT.keys } else { 1 };
+        debug_assert_eq!(*keys, times * D::SCRIPT.keys, "KEYS of {}", D::SCRIPT.name);
+        let argv = ends.len() - keys;
+        debug_assert_eq!(argv, times * D::SCRIPT.argv, "ARGV of {}", D::SCRIPT.name);
         call
     }
 

@@ -95,6 +95,11 @@ pub trait Decision: Sized + fmt::Debug + Send + Sync + 'static {
 
     /// Name of the unit of atomicity: one hash slot in Redis, one entry of the embedded engine.
     fn partition(&self) -> &[u8];
+    /// The partitions of a decision about several, whose state is a list: each once, in the order of
+    /// the states. All have the tag of [`Decision::partition`].
+    fn partitions(&self) -> Vec<&[u8]> {
+        vec![self.partition()]
+    }
     /// Appends KEYS and ARGV in the order of the script's header. All keys have the hash tag
     /// [`State::tag`] of the partition.
     fn encode(&self, call: &mut Call);
@@ -162,6 +167,27 @@ pub trait IndexEntry: Decision<Outcome = ()> {
     fn name(&self) -> &[u8];
     /// The end of the entry: it has no effect from then on.
     fn until(&self) -> Timestamp;
+}
+
+/// The states of several partitions with one tag, which one step decides about.
+impl<S: State> State for Vec<S> {
+    const CAPABILITY: &'static str = S::CAPABILITY;
+    const IS_LISTED: bool = S::IS_LISTED;
+    const IS_NAMED: bool = S::IS_NAMED;
+    const NAME_KEY: Option<&'static str> = S::NAME_KEY;
+    const HOLDS: bool = S::HOLDS;
+
+    fn tag(partition: &[u8]) -> &[u8] {
+        S::tag(partition)
+    }
+
+    fn sweep(&mut self, now: Timestamp, budget: usize, bin: &mut Bin) -> usize {
+        self.iter_mut().map(|state| state.sweep(now, budget, bin)).sum()
+    }
+
+    fn is_vacant(&self, now: Timestamp) -> bool {
+        self.iter().all(|state| state.is_vacant(now))
+    }
 }
 
 /// Outcome of a sweep: a decision that removes expired leases and tasks of one partition.

@@ -24,6 +24,10 @@ pub enum WithFallback {}
 #[derive(Debug)]
 pub enum Indexed {}
 
+/// The denial cache, the store, the fallback ([`super::denial::Deniable`]).
+#[derive(Debug)]
+pub enum Cached {}
+
 /// The denial cache, the store, the fallback ([`super::denial::Deniable`]), the index
 /// ([`super::Indexing`]).
 #[derive(Debug)]

@@ -25,7 +25,7 @@ use tokio::time::{sleep, sleep_until};
 
 use super::{
     Engine,
-    embedded::Sharded,
+    embedded::Tabled,
     failures::Failures,
     redis::{
         Redis,
@@ -63,7 +63,7 @@ impl Engine {
     /// tasks of a partition. Does nothing on the embedded engine, whose counts are exact.
     pub async fn count<D>(&self, decision: impl Fn(Name) -> D)
     where
-        D: Decision<State: Sharded, Outcome = Holds>,
+        D: Decision<State: Tabled, Outcome = Holds>,
     {
         match self {
             Engine::Embedded(_) => pending().await,
@@ -76,7 +76,7 @@ impl Engine {
     /// Counts leases and queued tasks.
     async fn count_held<D>(&self, engine: &Redis, decision: &impl Fn(Name) -> D)
     where
-        D: Decision<State: Sharded, Outcome = Holds>,
+        D: Decision<State: Tabled, Outcome = Holds>,
     {
         let mut failures = Failures::new(HELD_FAILED);
         loop {
@@ -114,7 +114,7 @@ impl Engine {
         failures: &mut Failures,
     ) -> Result<Holds, Error>
     where
-        D: Decision<State: Sharded, Outcome = Holds>,
+        D: Decision<State: Tabled, Outcome = Holds>,
     {
         let namespace = namespace(prefix)?;
         let index =

@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use super::{Engine, Stages, embedded::Sharded};
+use super::{Engine, Stages, embedded::Tabled};
 use crate::decision::{
     Decision,
     error::Error,
@@ -56,7 +56,7 @@ impl Engine {
         read: impl Fn(Name) -> Option<D>,
     ) -> Result<(ReadEntries<D>, Option<PartitionCursor>), Error>
     where
-        D: Decision<State: Sharded, Stages: Stages<D>>,
+        D: Decision<State: Tabled, Stages: Stages<D>>,
     {
         let page = self.partitions::<D::State>(namespace, limit, after, deadline).await?;
         let reads = page.names.into_iter().filter_map(read).collect();
@@ -71,7 +71,7 @@ impl Engine {
         deadline: Instant,
     ) -> Result<ReadEntries<D>, Error>
     where
-        D: Decision<State: Sharded, Stages: Stages<D>>,
+        D: Decision<State: Tabled, Stages: Stages<D>>,
     {
         let outcomes = self.store_all(&reads, deadline).await?;
         let entries = reads.into_iter().zip(outcomes).map(|(read, outcome)| match outcome {
@@ -85,7 +85,7 @@ impl Engine {
     /// The names of a page. On Redis these are the names in the index (`redis/index.rs`), which
     /// keeps an empty partition for some minutes. On the embedded engine these are the partitions
     /// with state.
-    pub async fn partitions<S: Sharded>(
+    pub async fn partitions<S: Tabled>(
         &self,
         namespace: &Namespace,
         limit: u32,

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Instant};
 
 use bytes::Bytes;
 
-use super::{Engine, ReadEntries, Stages, embedded::Sharded};
+use super::{Engine, ReadEntries, Stages, embedded::Tabled};
 use crate::decision::{Decision, State, error::Error, names::Namespace};
 
 /// The number of names or keys at which a page looks, before it ends.
@@ -76,7 +76,7 @@ impl Engine {
         read: impl Fn(Bytes) -> Option<D>,
     ) -> Result<(ReadEntries<D>, Option<NameCursor>), Error>
     where
-        D: Decision<State: Sharded, Stages: Stages<D>>,
+        D: Decision<State: Tabled, Stages: Stages<D>>,
     {
         const { assert!(D::State::NAME_KEY.is_some(), "the index has the names") };
         let page = match &**self {

@@ -2,11 +2,11 @@
 //!
 //! | stage | applies to | its part |
 //! |---|---|---|
-//! | 1. denial cache | AdmitTask without `max_wait`, CheckRate; Redis only | repeats a recent refusal |
+//! | 1. denial cache | AdmitTask without `max_wait`, CheckRate, ShouldRateLimit; Redis only | repeats a recent refusal |
 //! | 2. waiters | AdmitTask and AcquireLock with `max_wait` | the call keeps a ticket in the queue |
 //! | 3. coalescer | NextSequence; Redis only | combines requests for values of one sequence |
 //! | 4. store | all | executes the decision, in this process or in Redis |
-//! | 5. fallback | AdmitTask, CompleteTask, RenewTask, CheckRate; Redis only | answers while the store is unreachable |
+//! | 5. fallback | AdmitTask, CompleteTask, RenewTask, CheckRate, ShouldRateLimit; Redis only | answers while the store is unreachable |
 //! | 6. index | CheckRate, Ban | enters a ban into the index that ListBans reads |
 //!
 //! [`Decision::Stages`] selects the stages at compile time, so a stage that does not apply costs
@@ -29,7 +29,7 @@ use crate::decision::{
     error::Error,
     fallback::Degradable,
     stages::{
-        CachedAndIndexed, Coalesced, Direct, InSteps, Indexed, UntilDecided, Waiting,
+        Cached, CachedAndIndexed, Coalesced, Direct, InSteps, Indexed, UntilDecided, Waiting,
         WaitingOrCached, WithFallback,
     },
     time::{Millis, monotonic},
@@ -248,6 +248,19 @@ where
     let result = engine.store_until(decision, submit.deadline, is_unfinished).await;
     engine.learn(decision, &result, ticket);
     engine.fallback(decision, result, submit.deadline)
+}
+
+impl<D> Stages<D> for Cached
+where
+    D: Deniable<State: Sharded> + Degradable,
+{
+    async fn submit(
+        engine: &Arc<Engine>,
+        decision: &D,
+        submit: Submit,
+    ) -> Result<Answered<D::Outcome>, Error> {
+        cached(engine, decision, submit, |_| false).await
+    }
 }
 
 impl<D> Stages<D> for Indexed

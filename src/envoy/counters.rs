@@ -105,10 +105,12 @@ impl RuleCounters {
             }
             return;
         }
-        // Hits up to the limit were near it; only the others exceed it.
-        let over = if before >= limit { hits } else { after.saturating_sub(limit) };
+        // Hits up to the limit were near it; only the others exceed it. A count up to the limit has
+        // none of the hits: all were refused.
+        let is_counted = after > limit;
+        let over = if before >= limit || !is_counted { hits } else { after - limit };
         add(&self.over, over);
-        if before < limit {
+        if before < limit && is_counted {
             add(&self.near, limit - near.max(before).min(limit));
         }
         if is_shadow {
@@ -125,7 +127,7 @@ mod tests {
     fn hits_are_divided_at_the_limit_and_near_it() {
         let values = |hits, after, is_shadow| {
             let counters = RuleCounters::default();
-            let is_over = after > 10;
+            let is_over = after > 10 || hits == 7;
             counters.note(RuleHits { hits, after, limit: 10, near: 8, is_over, is_shadow });
             counters.values().map(|(_, value)| value)
         };
@@ -135,5 +137,7 @@ mod tests {
         assert_eq!(values(5, 13, false), [5, 3, 2, 0, 0]);
         assert_eq!(values(5, 20, true), [5, 5, 0, 0, 5]);
         assert_eq!(values(20, 20, true), [20, 10, 2, 0, 10]);
+        // Refused without being counted.
+        assert_eq!(values(7, 9, false), [7, 7, 0, 0, 0]);
     }
 }

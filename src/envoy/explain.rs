@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{node::MatchedBy, tree::EnvoyRules};
+use super::{node::MatchedBy, settings::Counting, tree::EnvoyRules};
 
 /// Returns the search for the rule of a descriptor as text, a line for each step. The boolean is
 /// whether a rule was found.
@@ -23,7 +23,11 @@ fn steps(
         let _ = writeln!(text, "domain {domain}: no file has it; every request is OK");
         return false;
     };
-    let _ = writeln!(text, "domain {domain}");
+    let counting = match found.counting {
+        Counting::Each => "",
+        Counting::AllOrNothing => ": counts all descriptors of a request or none",
+    };
+    let _ = writeln!(text, "domain {domain}{counting}");
     let (mut node, mut joined) = (&found.root, Vec::new());
     for (key, value) in entries {
         let entry = (key.as_bytes(), value.as_bytes());

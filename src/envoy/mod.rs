@@ -2,8 +2,8 @@
 //!
 //! A *domain* is a tree of rules. A *descriptor* is a list of entries (key and value); each level of
 //! the tree takes one entry, and the rule at the depth of the last entry applies. Counting is the
-//! part of [`CountHits`](crate::rate::CountHits). This module selects the rules
-//! ([`Domain::find`]), and makes one answer of their counts ([`Ruling::of`]).
+//! part of [`CountHits`](crate::rate::CountHits) and [`CountAll`](crate::rate::CountAll). This module
+//! selects the rules ([`Domain::find`]), and makes one answer of their counts ([`Ruling::of`]).
 
 mod counters;
 mod explain;
@@ -25,8 +25,8 @@ pub use metadata::merge;
 pub use name::{counter_name, policy_name};
 pub use node::Found;
 pub use rule::{EnvoyRule, LimitOverride};
-pub use ruling::{DescriptorHits, DescriptorLimit, DescriptorRuling, Ruling};
-pub use settings::{EnvoySettings, Headers};
+pub use ruling::{DescriptorHits, DescriptorLimit, DescriptorRuling, Ruling, can_quotas_refuse};
+pub use settings::{Counting, EnvoySettings, Headers};
 pub use tree::{Domain, EnvoyRules, RuleFile};
 pub use unit::RateUnit;
 

@@ -5,17 +5,25 @@ use std::fmt::Write;
 use bytes::Bytes;
 use ring::digest::{SHA256, digest};
 
-use crate::decision::names::{NAME_BYTES_MAX, Name};
+use super::settings::Counting;
+use crate::{
+    decision::names::{NAME_BYTES_MAX, Name},
+    rate::TOGETHER,
+};
 
-/// The start of the policy of a domain.
+/// The start of the policy of a domain that counts each descriptor.
 const PREFIX: &str = "envoy/";
 /// The start of the key of a descriptor that is no name.
 const HASHED: &str = "sha256:";
 
-/// The policy of a domain, `envoy/DOMAIN`: Ban, Unban, ResetRate, ListBans and WatchRates take it.
-/// Fails if the domain is too long, or has control characters.
-pub fn policy_name(domain: &[u8]) -> Result<Name, &'static str> {
-    Name::parse([PREFIX.as_bytes(), domain].concat().into())
+/// The policy of a domain, `envoy/DOMAIN` or `envoy-all/DOMAIN`: Ban, Unban, ResetRate, ListBans and
+/// WatchRates take it. Fails if the domain is too long, or has control characters.
+pub fn policy_name(domain: &[u8], counting: Counting) -> Result<Name, &'static str> {
+    let prefix = match counting {
+        Counting::Each => PREFIX,
+        Counting::AllOrNothing => TOGETHER,
+    };
+    Name::parse([prefix.as_bytes(), domain].concat().into())
 }
 
 /// The key of a descriptor: keys and values, joined by `_`. A key that is longer than a name, or has
@@ -69,6 +77,6 @@ mod tests {
         }
         assert_eq!(name(&[]).len(), 71);
         assert_ne!(name(&[(&long, "1")]), name(&[(&long, "2")]));
-        assert!(policy_name("d".repeat(251).as_bytes()).is_err());
+        assert!(policy_name("d".repeat(251).as_bytes(), Counting::Each).is_err());
     }
 }

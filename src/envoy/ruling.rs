@@ -8,6 +8,7 @@ use super::{
     settings::EnvoySettings,
     unit::RateUnit,
 };
+use crate::rate::Enforcement;
 
 /// The limit that applies to a descriptor.
 #[derive(Debug)]
@@ -71,6 +72,17 @@ impl DescriptorLimit<'_> {
         settings.quota_mode || self.rule.is_some_and(|rule| rule.quota_mode)
     }
 
+    /// What happens to the request if the limit is exceeded. `can_quotas_refuse` as of
+    /// [`can_quotas_refuse`].
+    pub fn enforcement(&self, settings: &EnvoySettings, can_quotas_refuse: bool) -> Enforcement {
+        match self.is_quota(settings) {
+            _ if self.is_shadow() => Enforcement::Shadow,
+            true if !can_quotas_refuse => Enforcement::Shadow,
+            true => Enforcement::Quota,
+            false => Enforcement::Enforced,
+        }
+    }
+
     /// The name in answers; may be empty.
     pub fn name(&self) -> Cow<'_, str> {
         self.rule.map_or(Cow::Borrowed(""), |rule| Cow::Borrowed(&*rule.name))
@@ -99,6 +111,17 @@ impl DescriptorLimit<'_> {
             is_shadow: self.is_shadow(),
         });
     }
+}
+
+/// Whether rules in quota mode can refuse a request with these limits: none of them passes always.
+/// `has_none` says that no rule applies to some descriptor.
+pub fn can_quotas_refuse<'r>(
+    mut limits: impl Iterator<Item = &'r DescriptorLimit<'r>>,
+    has_none: bool,
+    settings: &EnvoySettings,
+) -> bool {
+    let is_passed = has_none && settings.quota_mode;
+    !is_passed && !limits.any(|limit| limit.is_shadow() && limit.is_quota(settings))
 }
 
 impl Ruling {

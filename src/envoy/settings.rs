@@ -39,6 +39,17 @@ pub enum Headers {
     Draft,
 }
 
+/// How the descriptors of a request are counted. The names are those of the YAML.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Counting {
+    /// Each for itself, also if the request is refused.
+    #[default]
+    Each,
+    /// All in one step, or none if the request is refused.
+    AllOrNothing,
+}
+
 impl Default for EnvoySettings {
     fn default() -> EnvoySettings {
         EnvoySettings {

@@ -7,7 +7,7 @@ use super::{
     name::policy_name,
     node::{Found, RuleNode},
     rule::{EnvoyRule, counting},
-    settings::EnvoySettings,
+    settings::{Counting, EnvoySettings},
     unit::RateUnit,
     wildcard::Wildcard,
     yaml::{self, DescriptorEntry, RateLimitEntry},
@@ -44,8 +44,13 @@ pub struct EnvoyRules {
 pub struct Domain {
     /// The name.
     pub name: Box<str>,
+    /// How descriptors are counted.
+    pub counting: Counting,
     /// The policy of its counters.
     pub policy: Name,
+    /// The name that the permissions of callers have: the policy of counting `each`. So a change of
+    /// `counting` refuses no caller.
+    pub permission: Name,
     pub(super) root: RuleNode,
 }
 
@@ -67,19 +72,22 @@ impl EnvoyRules {
         if root.domain.is_empty() {
             return Err("domain: is required".to_owned());
         }
-        let policy = policy_name(root.domain.as_bytes()).map_err(|error| {
-            format!("domain \"{}\": with envoy/ in front, {error}", root.domain.escape_debug())
-        })?;
         let settings = &self.settings;
         let key = root.domain.as_bytes();
-        if self.domains.contains_key(key) && !settings.merge_domains {
-            return Err(format!("domain \"{}\": another file has it, too", root.domain));
+        let counting = root.counting.unwrap_or_default();
+        if let Some(domain) = self.domains.get(key) {
+            if !settings.merge_domains {
+                return Err(format!("domain \"{}\": another file has it, too", root.domain));
+            }
+            if domain.counting != counting {
+                let expected = "all files of a domain must have the same";
+                return Err(format!("domain \"{}\": counting: {expected}", root.domain));
+            }
+        } else {
+            let domain = Domain::new(&root.domain, counting)?;
+            self.domains.insert(key.into(), domain);
         }
-        let domain = self.domains.entry(key.into()).or_insert_with(|| Domain {
-            name: root.domain.as_str().into(),
-            policy,
-            root: RuleNode::default(),
-        });
+        let Some(domain) = self.domains.get_mut(key) else { return Ok(()) };
         let mut loader = RuleLoader { settings, domain: root.domain.len(), left };
         loader.load(&mut domain.root, &root.domain, root.descriptors)
     }
@@ -127,6 +135,22 @@ impl EnvoyRules {
 }
 
 impl Domain {
+    /// A domain without rules. The error says what is wrong with the name.
+    fn new(name: &str, counting: Counting) -> Result<Domain, String> {
+        let policy = |counting| {
+            policy_name(name.as_bytes(), counting).map_err(|error| {
+                format!("domain \"{}\": with its prefix, {error}", name.escape_debug())
+            })
+        };
+        Ok(Domain {
+            name: name.into(),
+            counting,
+            policy: policy(counting)?,
+            permission: policy(Counting::Each)?,
+            root: RuleNode::default(),
+        })
+    }
+
     /// Finds the rule of a descriptor, by its entries; `None` if no rule applies.
     pub fn find<'n, 'e>(
         &'n self,

@@ -75,9 +75,4 @@ impl RateUnit {
     pub const fn length(self) -> Millis {
         Millis::from_secs(self.seconds())
     }
-
-    /// The whole seconds until the window of this time ends, 1 to [`RateUnit::seconds`].
-    pub const fn left(self, now_seconds: u64) -> u64 {
-        self.seconds() - now_seconds % self.seconds()
-    }
 }

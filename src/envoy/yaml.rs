@@ -7,11 +7,13 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use serde_saphyr::{DuplicateKeyPolicy, Options};
 
+use super::settings::Counting;
 use crate::rate::Algorithm;
 
-/// All keys. `algorithm` is an addition of Tollgate.
-const KEYS: [&str; 17] = [
+/// All keys. `algorithm` and `counting` are additions of Tollgate.
+const KEYS: [&str; 18] = [
     "algorithm",
+    "counting",
     "descriptors",
     "detailed_metric",
     "domain",
@@ -36,6 +38,7 @@ const KEYS: [&str; 17] = [
 pub(super) struct RootEntry {
     #[serde(deserialize_with = "text")]
     pub(super) domain: String,
+    pub(super) counting: Option<Counting>,
     #[serde(deserialize_with = "or_default")]
     pub(super) descriptors: Vec<DescriptorEntry>,
 }

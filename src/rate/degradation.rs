@@ -12,7 +12,7 @@ use crate::decision::{
 };
 
 /// `retry_after` of a refusal by the fallback.
-const RETRY: Millis = Millis(1000);
+pub(super) const RETRY: Millis = Millis(1000);
 
 impl Rule {
     /// The rule for one of `replicas` shares: limits and tier thresholds are divided.

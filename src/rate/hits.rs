@@ -12,7 +12,7 @@ use super::{
     rule::NO_CEILING,
 };
 use crate::decision::{
-    Call, Decision, Delivery, Indexing, Reply,
+    AsOf, Call, Decision, Delivery, Indexing, Reply,
     denial::Deniable,
     error::Error,
     fallback::{Degradable, OnStoreFailure, share},
@@ -37,8 +37,24 @@ pub struct Hits {
     pub count: Option<u32>,
     /// Whether the limit is exceeded, or the key is banned.
     pub is_over: bool,
-    /// When the count is 0 again; 0 if it is.
-    pub reset_after: Millis,
+    /// When the window ends, by the clock of the store; 0 without hits in another window than a
+    /// calendar window. Of a refusal by the fallback, when to ask again.
+    pub left: Millis,
+}
+
+impl Hits {
+    /// The result of a limit whose usage was read at a time.
+    pub(super) fn of(limit: &Limit, used: LimitUse, is_over: bool, now: Timestamp) -> Hits {
+        let window = limit.window.micros();
+        let left = match (used.reset_after.0, limit.algorithm) {
+            // A window without hits is not stored, so it has no end of its own.
+            (0, Algorithm::CalendarWindow) => {
+                Millis((window - (now.0 + limit.shift) % window).div_ceil(1000))
+            }
+            _ => used.reset_after,
+        };
+        Hits { count: Some(used.count), is_over, left }
+    }
 }
 
 impl Rule {
@@ -70,23 +86,21 @@ impl Rule {
 
 impl CountHits {
     /// Reads the outcome. `None` if the key has usage under too many limit names.
-    pub fn read(&self, outcome: &CheckOutcome) -> Option<Hits> {
-        let CheckOutcome::Decided { answer, .. } = outcome else { return None };
-        let used = answer.limits.first();
-        let count = used.map(|used| used.count);
-        Some(Hits {
-            count,
-            is_over: self.is_over(answer),
-            reset_after: used.map_or(Millis(0), |used| used.reset_after),
+    pub fn read(&self, outcome: &AsOf<CheckOutcome>) -> Option<Hits> {
+        let CheckOutcome::Decided { answer, .. } = &outcome.value else { return None };
+        let is_over = self.is_over(answer);
+        Some(match (answer.limits.first(), self.check.rule.limits.first()) {
+            (Some(used), Some(limit)) => Hits::of(limit, *used, is_over, outcome.now),
+            _ => Hits { count: None, is_over, left: answer.retry_after.unwrap_or_default() },
         })
     }
 
-    fn is_over(&self, answer: &Answer) -> bool {
+    pub(super) fn is_over(&self, answer: &Answer) -> bool {
         !answer.is_allowed() || answer.limits.first().is_some_and(|used| used.count > self.max)
     }
 
     /// Whether the window of the limit ends for all its hits at once.
-    fn has_end(&self) -> bool {
+    pub(super) fn has_end(&self) -> bool {
         let algorithm = self.check.rule.limits.first().map(|limit| limit.algorithm);
         matches!(algorithm, Some(Algorithm::CalendarWindow | Algorithm::FixedWindow))
     }
@@ -94,7 +108,7 @@ impl CountHits {
 
 impl Decision for CountHits {
     type State = Meter;
-    type Outcome = CheckOutcome;
+    type Outcome = AsOf<CheckOutcome>;
     type Stages = stages::CachedAndIndexed;
 
     const SCRIPT: &'static Script = CheckRate::SCRIPT;
@@ -113,11 +127,12 @@ impl Decision for CountHits {
         self.check.encode(call);
     }
 
-    fn parse(reply: &mut Reply) -> Result<CheckOutcome, Error> {
-        CheckRate::parse(reply)
+    fn parse(reply: &mut Reply) -> Result<AsOf<CheckOutcome>, Error> {
+        let now = reply.now();
+        Ok(AsOf { value: CheckRate::parse(reply)?, now })
     }
 
-    fn decide(&self, meter: &mut Meter, now: Timestamp) -> CheckOutcome {
+    fn decide(&self, meter: &mut Meter, now: Timestamp) -> AsOf<CheckOutcome> {
         let mut outcome = self.check.decide(meter, now);
         if let CheckOutcome::Decided { answer, .. } = &mut outcome
             && answer.verdict == Verdict::Allow
@@ -126,14 +141,14 @@ impl Decision for CountHits {
             // A share of the fallback has a smaller `max` than the decision that reads the outcome.
             answer.verdict = Verdict::Throttle;
         }
-        outcome
+        AsOf { value: outcome, now }
     }
 }
 
 impl Indexing for CountHits {
     type Entry = NoteBan;
 
-    fn entry(&self, outcome: &CheckOutcome) -> Option<NoteBan> {
+    fn entry(&self, outcome: &AsOf<CheckOutcome>) -> Option<NoteBan> {
         self.check.entry(outcome)
     }
 }
@@ -153,8 +168,8 @@ impl Deniable for CountHits {
 
     /// A count above the limit stays there until the window ends. Hits that are answered from the
     /// cache are not counted: they would change no answer under this limit.
-    fn denial(&self, outcome: &CheckOutcome) -> Option<(LimitUse, u64)> {
-        let CheckOutcome::Decided { answer, .. } = outcome else { return None };
+    fn denial(&self, outcome: &AsOf<CheckOutcome>) -> Option<(LimitUse, u64)> {
+        let CheckOutcome::Decided { answer, .. } = &outcome.value else { return None };
         let used = *answer.limits.first()?;
         if answer.verdict == Verdict::Ban || used.count <= self.max {
             return None;
@@ -164,16 +179,17 @@ impl Deniable for CountHits {
         (holds > 0).then_some((used, holds.min(self.check.rule.denial_cache.micros())))
     }
 
-    fn deny(&self, denial: &LimitUse, passed: u64, _: Timestamp) -> Option<CheckOutcome> {
-        let left = Millis(denial.reset_after.micros().saturating_sub(passed).div_ceil(1000));
+    fn deny(&self, denial: &LimitUse, passed: u64, now: Timestamp) -> Option<AsOf<CheckOutcome>> {
+        let left = denial.reset_after.micros().saturating_sub(passed).div_ceil(1000);
+        let left = Millis(left.max(1));
         let answer = Answer {
             verdict: Verdict::Throttle,
             crossed: false,
-            retry_after: Some(left.max(Millis(1))),
+            retry_after: Some(left),
             ban: None,
             limits: vec![LimitUse { reset_after: left, ..*denial }],
         };
-        Some(CheckOutcome::Decided { answer, replayed: false })
+        Some(AsOf { value: CheckOutcome::Decided { answer, replayed: false }, now })
     }
 }
 
@@ -182,8 +198,9 @@ impl Degradable for CountHits {
         self.check.on_store_failure()
     }
 
-    fn refused(&self) -> Option<CheckOutcome> {
-        self.check.refused()
+    fn refused(&self) -> Option<AsOf<CheckOutcome>> {
+        // It reports no usage, so the time has no effect.
+        Some(AsOf { value: self.check.refused()?, now: Timestamp(0) })
     }
 
     fn shared(&self, replicas: u32) -> CountHits {

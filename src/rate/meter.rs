@@ -34,7 +34,7 @@ pub struct Meter {
 }
 
 /// The usage under one limit name.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LimitCounter {
     /// The limit name.
@@ -77,11 +77,11 @@ pub(super) struct Loaded {
 /// The tiers for which a notice was sent, and when.
 ///
 /// Behind a pointer: most of a million keys have no notices.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Notices(Option<Box<Sent>>);
 
 /// Tier threshold (`above`) and time of each notice, the oldest first; not empty.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Sent {
     tiers: Vec<(u32, Timestamp)>,
 }

@@ -24,6 +24,7 @@
 //! | verb | struct | script |
 //! |---|---|---|
 //! | CheckRate, CheckRates; ShouldRateLimit | [`CheckRate`]; [`CountHits`] | `lua/rate/check.lua` |
+//! | ShouldRateLimit, all or nothing | [`CountAll`] | `lua/rate/count_all.lua` |
 //! | ResetRate | [`ResetRate`] | `lua/rate/reset.lua` |
 //! | Ban | [`BanKey`] | `lua/rate/ban.lua` |
 //! | Unban | [`UnbanKey`] | `lua/rate/unban.lua` |
@@ -36,6 +37,7 @@ mod ban;
 mod ban_index;
 mod ban_record;
 mod check;
+mod count_all;
 mod degradation;
 mod event;
 mod export;
@@ -65,6 +67,7 @@ pub use ban::BanKey;
 pub use ban_index::BanIndex;
 pub use ban_record::Ban;
 pub use check::{CheckOutcome, CheckRate, RefusedKey};
+pub use count_all::{COUNT_ALL_MAX, CountAll, CountAllOutcome, CountedHits, Enforcement};
 pub use event::{RateEvent, RateEventKind};
 pub use get_ban::GetBan;
 pub use get_key::{GetKey, KeyState};
@@ -73,7 +76,7 @@ pub(crate) use lines::{AnswerLine, RateLine};
 pub use list_bans::{BanCursor, BanPage, ListBans};
 pub use log::{HISTORY, Log};
 pub use meter::Meter;
-pub use name::{MeterName, SHARDS, shard_tag};
+pub use name::{MeterName, SHARDS, TOGETHER, shard_tag};
 pub use note_ban::NoteBan;
 pub use policies::{Override, Policies, Policy};
 pub use read_events::ReadRateEvents;

@@ -7,6 +7,9 @@ use crate::decision::{
 
 /// The number of shards of a policy. Each shard has its own hash slot and event history.
 pub const SHARDS: usize = 32;
+/// Policies whose names begin with this have all their keys in one shard: one step can decide about
+/// several of them ([`CountAll`](super::CountAll)). Stored Redis keys depend on it.
+pub const TOGETHER: &str = "envoy-all/";
 /// The length of the suffix `/NN`.
 const SHARD_BYTES: usize = 3;
 
@@ -14,7 +17,8 @@ const SHARD_BYTES: usize = 3;
 ///
 /// The keys of a policy are spread over [`SHARDS`] hash slots, each with an event history. A change
 /// of a key and its event are therefore one atomic step, and no single slot limits a policy. Rules
-/// that come with calls have no events; each of their keys has its own slot.
+/// that come with calls have no events; each of their keys has its own slot. Policies of
+/// [`TOGETHER`] have one shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MeterName {
     /// The length of the policy's name with its namespace; 0 for rules that come with calls.
@@ -32,7 +36,10 @@ impl MeterName {
     /// that of the policy, otherwise that of the key.
     pub fn new(policy: Option<&Name>, key: &Name) -> MeterName {
         let (prefix, local) = key.split();
-        let shard = policy.map(|policy| shard_tag(policy, shard(local)));
+        let shard = policy.map(|policy| {
+            let is_one = policy.local().starts_with(TOGETHER.as_bytes());
+            shard_tag(policy, if is_one { 0 } else { shard(local) })
+        });
         let head = shard.as_deref().unwrap_or(prefix);
         MeterName {
             policy: policy.map_or(0, |policy| policy.as_bytes().len()),

@@ -14,10 +14,12 @@
 #[macro_use]
 mod support;
 
+mod all_or_nothing;
 mod api;
 mod operations;
 mod peer;
 mod points;
+mod proxy;
 mod readme;
 mod requests;
 mod service;

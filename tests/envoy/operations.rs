@@ -11,7 +11,10 @@ use tonic::{Code, Request, transport::Channel};
 use crate::{
     api::{descriptor, request, should_rate_limit},
     service::codes,
-    support::process::{Server, TempFile, TempFolder, free_port, run},
+    support::{
+        certificates::{Authority, Files, TlsServer},
+        process::{Server, TempFile, TempFolder, free_port, run},
+    },
 };
 
 const RULES: &str = "
@@ -23,6 +26,16 @@ descriptors:
     value: x*
     rate_limit: {unit: year, requests_per_unit: 1}
 ";
+
+/// A proxy that may use one domain, by its certificate.
+pub const EDGE_CALLER: &str = r#"
+[[caller]]
+name = "edge-proxies"
+mtls = "spiffe://acme/edge"
+services = ["envoy"]
+allow = ["use"]
+names = ["envoy/edge"]
+"#;
 
 /// A server process with a folder of rules.
 struct Folder {
@@ -172,6 +185,41 @@ async fn callers_need_a_token_and_have_their_namespace() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_proxy_with_a_certificate_may_use_its_domains_only() {
+    let (ours, folder) = (Authority::new("ours"), TempFolder::new());
+    fs::create_dir_all(folder.path()).unwrap();
+    for (domain, counting) in [("edge", "each"), ("other", "each"), ("both", "all_or_nothing")] {
+        let text = RULES.replace("domain: d", &format!("domain: {domain}\ncounting: {counting}"));
+        fs::write(folder.path().join(format!("{domain}.yaml")), text).unwrap();
+    }
+    let files = Files::new(&ours.server());
+    files.write("ca.crt", &ours.pem());
+    let names = "names = [\"envoy/edge\", \"envoy/both\"]";
+    let caller = EDGE_CALLER.replace("names = [\"envoy/edge\"]", names);
+    let config = format!(
+        "client_ca = \"DIR/ca.crt\"\nclient_auth = \"required\"\n[envoy]\nconfig = {:?}\n{caller}",
+        folder.text()
+    );
+    let server = TlsServer::with(files, &config).await;
+    let edge = server.channel(&ours.pem(), Some(&ours.client("edge", 1))).await.unwrap();
+    let ask = |domain: &str| {
+        let (channel, asked) = (edge.clone(), request(domain, &[descriptor("b=x")]));
+        async move { should_rate_limit(&channel, asked).await }
+    };
+    // The permission of a domain has one name, however the domain counts.
+    for domain in ["edge", "both"] {
+        assert_eq!(codes(&ask(domain).await.unwrap()), ". .");
+        assert_eq!(codes(&ask(domain).await.unwrap()), "x x");
+    }
+    let refused = ask("other").await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
+    // A certificate of the authority that belongs to no caller.
+    let stranger = server.channel(&ours.pem(), Some(&ours.client("stranger", 2))).await.unwrap();
+    let refused = should_rate_limit(&stranger, request("edge", &[descriptor("b=x")])).await;
+    assert_eq!(refused.unwrap_err().code(), Code::Unauthenticated);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn commands_check_and_explain_rules() {
     let folder = TempFolder::new();
     fs::create_dir_all(folder.path()).unwrap();
@@ -193,6 +241,9 @@ async fn commands_check_and_explain_rules() {
     let (code, text) = explain("b=xyz").await;
     assert_eq!(code, Some(0));
     assert_eq!(text, "domain d\n  b=xyz: matches by the pattern b_x*\nrule d.b_x*: 1 per YEAR\n");
+    fs::write(&file, RULES.replace("domain: d", "domain: d\ncounting: all_or_nothing")).unwrap();
+    let (_, text) = explain("b=xyz").await;
+    assert!(text.starts_with("domain d: counts all descriptors of a request or none\n"), "{text}");
     let (code, text) = explain("b=yz").await;
     assert_eq!(code, Some(1));
     assert!(text.contains("no key, pattern or value matches"), "{text}");

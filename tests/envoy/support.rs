@@ -6,6 +6,8 @@
 #[path = "../support/world.rs"]
 pub mod world;
 
+#[path = "../support/certificates.rs"]
+pub mod certificates;
 #[path = "../support/nodes.rs"]
 pub mod nodes;
 #[path = "../support/process.rs"]

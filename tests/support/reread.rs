@@ -9,7 +9,7 @@ use tollgate::{
         persistence::{Change, Changes, Recorded, split_key},
         time::Timestamp,
     },
-    engine::embedded::Sharded,
+    engine::embedded::Tabled,
 };
 
 /// Number of decisions between two reads.
@@ -29,7 +29,7 @@ impl Reread {
     /// read back first.
     pub fn decide<D>(&mut self, decision: &D, state: &mut D::State, now: Timestamp) -> D::Outcome
     where
-        D: Decision<State: Sharded>,
+        D: Decision<State: Tabled>,
     {
         self.decided += 1;
         // Places of waiting calls are not stored.
@@ -45,7 +45,8 @@ impl Reread {
         outcome
     }
 
-    fn keep<S: Recorded>(&mut self, partition: &[u8], state: &mut S) {
+    /// Stores the changes of a state.
+    pub fn keep<S: Recorded>(&mut self, partition: &[u8], state: &mut S) {
         let (mut changes, mut head) = (Changes::default(), Vec::new());
         changes.of::<S>(partition);
         state.head(&mut head);

@@ -17,7 +17,7 @@ use tollgate::{
         export::{Entry, Export, Exported, Import, Source},
         time::{Timestamp, monotonic},
     },
-    engine::{Engine, embedded::Sharded},
+    engine::{Engine, embedded::Tabled},
     rate,
 };
 
@@ -119,7 +119,7 @@ impl Twins {
     ) -> D::Outcome
     where
         D: Decision,
-        D::State: Sharded,
+        D::State: Tabled,
     {
         let (native, redis) = self.both(states, decision).await;
         let now = self.time.now();
@@ -129,7 +129,7 @@ impl Twins {
 
     /// Exports a partition and imports it under another name, on both executors. The export of the
     /// copy must be equal. Returns the number of entries.
-    pub async fn copy<S: Exported + Sharded>(
+    pub async fn copy<S: Exported + Tabled>(
         &self,
         states: &mut States<S>,
         [from, to]: [&[u8]; 2],
@@ -149,7 +149,7 @@ impl Twins {
 
     /// The entries of a partition, equal on both executors. The first entry of a part counts. Pages
     /// may differ: Redis reads hashes in no order.
-    async fn exported<S: Exported + Sharded>(
+    async fn exported<S: Exported + Tabled>(
         &self,
         states: &mut States<S>,
         partition: &[u8],
@@ -191,11 +191,32 @@ impl Twins {
     ) -> (D::Outcome, Result<D::Outcome, Error>)
     where
         D: Decision,
-        D::State: Sharded,
+        D::State: Tabled,
     {
         let native = self.native(states, decision);
         let deadline = monotonic() + PATIENCE;
         (native, self.redis.store(decision, deadline).await)
+    }
+
+    /// Runs a decision about several partitions on both executors, and compares the outcomes.
+    pub async fn agree_several<S: Tabled, D: Decision<State = Vec<S>>>(
+        &self,
+        states: &mut States<S>,
+        decision: &D,
+        context: &str,
+    ) -> D::Outcome {
+        let now = Timestamp(self.time.now());
+        let partitions = decision.partitions();
+        let taken = partitions.iter().map(|name| states.remove(*name).unwrap_or_default());
+        let mut several: Vec<S> = taken.collect();
+        let native = decision.decide(&mut several, now);
+        for (name, mut state) in partitions.into_iter().zip(several) {
+            self.reread.lock().unwrap().keep(name, &mut state);
+            states.insert(name.into(), state);
+        }
+        let redis = self.redis.store(decision, monotonic() + PATIENCE).await;
+        assert_eq!(Ok(&native), redis.as_ref(), "{context}, {now:?}: {decision:?}");
+        native
     }
 
     /// Runs decisions on both executors, in Redis as one batch, and compares the outcomes.
@@ -207,7 +228,7 @@ impl Twins {
     ) -> Vec<D::Outcome>
     where
         D: Decision,
-        D::State: Sharded,
+        D::State: Tabled,
     {
         let native: Vec<_> = decisions.iter().map(|d| self.native(states, d)).collect();
         let deadline = monotonic() + PATIENCE;
@@ -222,7 +243,7 @@ impl Twins {
 
     fn native<D: Decision>(&self, states: &mut States<D::State>, decision: &D) -> D::Outcome
     where
-        D::State: Sharded,
+        D::State: Tabled,
     {
         let now = Timestamp(self.time.now());
         let state = states.entry(decision.partition().into()).or_default();

@@ -18,6 +18,7 @@ fn the_program_has_the_scripts_of_the_folder() {
         assert_eq!(is, expected);
         assert_eq!((script.argv, script.gives_tokens), (built.argv, built.gives_tokens));
         assert_eq!(script.shared().unwrap_or_default(), built.shared);
+        assert_eq!(script.repeated, built.repeated);
         assert!(script.text(None).ends_with(&built.text), "{}", script.name);
     }
 }

@@ -16,10 +16,12 @@ pub(crate) type Files = BTreeMap<String, String>;
 pub(crate) struct Built {
     /// `capability/verb`.
     pub(crate) name: String,
-    /// The number of KEYS of one decision.
+    /// The number of KEYS of one decision, or of each repetition.
     pub(crate) keys: usize,
-    /// The number of ARGV of one decision.
+    /// The number of ARGV of one decision, or of each repetition.
     pub(crate) argv: usize,
+    /// Whether a decision repeats its KEYS and ARGV, and is alone in its call.
+    pub(crate) repeated: bool,
     /// The number of leading KEYS and ARGV that a run of items shares; (0, 0) without sharing.
     pub(crate) shared: (usize, usize),
     /// Whether the script issues fencing tokens.
@@ -49,6 +51,10 @@ fn script(files: &Files, name: &str) -> Result<Built, String> {
     if shared.is_some_and(|(shared_keys, shared_argv)| shared_keys > keys || shared_argv > argv) {
         return Err(format!("lua/{name}.lua: shares more keys or arguments than it has"));
     }
+    let repeated = header.iter().any(|line| line.starts_with("Repeated: "));
+    if repeated && shared.is_some() {
+        return Err(format!("lua/{name}.lua: an item that repeats its keys shares none"));
+    }
     let driver = if shared.is_some() { "lib/sharing" } else { "lib/batch" };
     let mut order = Vec::new();
     for root in [&format!("lib/{PRELUDE}"), name] {
@@ -58,12 +64,15 @@ fn script(files: &Files, name: &str) -> Result<Built, String> {
     visit(files, driver, &mut Vec::new(), &mut order)?;
     let gives_tokens = order.contains(&format!("lib/{TOKENS}"));
     let mut parts: Vec<&str> = order.iter().map(|file| &*files[file]).collect();
-    let sizes = sizes(keys, argv, shared);
+    let sizes = match repeated {
+        true => "local KEYS_PER_ITEM, ARGV_PER_ITEM = #KEYS, #ARGV\n".to_owned(),
+        false => sizes(keys, argv, shared),
+    };
     parts.insert(of_rule, &sizes);
     let text = constants::replace(&parts.join("\n"));
     let text = text.map_err(|error| format!("lua/{name}.lua and its fragments: {error}"))?;
     let shared = shared.unwrap_or_default();
-    Ok(Built { name: name.to_owned(), keys, argv, shared, gives_tokens, text })
+    Ok(Built { name: name.to_owned(), keys, argv, repeated, shared, gives_tokens, text })
 }
 
 /// Appends the files that a file includes, and then the file, unless `order` has them. `path` leads

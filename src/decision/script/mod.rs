@@ -10,10 +10,13 @@ pub struct Script {
     pub name: &'static str,
     /// The position in [`ALL`].
     pub index: usize,
-    /// The number of KEYS of one decision.
+    /// The number of KEYS of one decision, or of each repetition.
     pub keys: usize,
-    /// The number of ARGV of one decision.
+    /// The number of ARGV of one decision, or of each repetition.
     pub argv: usize,
+    /// Whether a decision repeats its KEYS and ARGV, for each of several partitions. Such a decision
+    /// is alone in its script call.
+    pub repeated: bool,
     /// How many leading KEYS and ARGV consecutive decisions can share; (0, 0) if the script does
     /// not share. The order is KEYS, ARGV.
     shared: (usize, usize),

@@ -10,13 +10,15 @@
 //!   promises: its own changes, and all earlier changes of its shard.
 //! - While the journal cannot accept changes, calls are refused before the decision.
 
+mod several;
+
 use std::time::Instant;
 
 use super::{
     Embedded,
     journal::Journal,
     memory_full,
-    tables::{Notes, Sharded},
+    tables::{Notes, Sharded, Tabled},
 };
 use crate::decision::{
     Decision, State,
@@ -32,7 +34,7 @@ use crate::decision::{
 const NAMES_RETRY: Millis = Millis(1000);
 
 /// The event that a decision on a state has produced.
-type Produced<S> = Box<<S as Sharded>::Event>;
+type Produced<S> = Box<<S as Tabled>::Event>;
 
 impl Embedded {
     /// Executes a decision, and does not wait until its changes are synced. Fails like
@@ -67,11 +69,18 @@ impl Embedded {
         }
     }
 
-    /// Executes a decision and queues its changes. Returns the number of the shard's last change in
-    /// the journal, which the outcome depends on. Fails with [`Error::MemoryFull`].
+    /// Executes a decision, as [`Sharded::execute`] does.
     pub(in super::super) fn execute<D>(&self, decision: &D) -> (Result<D::Outcome, Error>, u64)
     where
         D: Decision<State: Sharded>,
+    {
+        D::State::execute(self, decision)
+    }
+
+    /// Executes a decision about one partition.
+    pub(super) fn execute_one<D>(&self, decision: &D) -> (Result<D::Outcome, Error>, u64)
+    where
+        D: Decision<State: Tabled>,
     {
         let tag = D::State::tag(decision.partition());
         let mut tables = self.shard(tag);
@@ -134,7 +143,7 @@ impl Embedded {
     }
 
     /// Registers a new partition. Fails with [`Error::NamespaceLimit`] if its namespace has too many.
-    fn name<S: Sharded>(&self, partition: &[u8]) -> Result<(), Error> {
+    fn name<S: Tabled>(&self, partition: &[u8]) -> Result<(), Error> {
         let used = self.hub.namespaces().of(Namespace::prefix_of(partition));
         let most = used.and_then(|used| used.names_max());
         match self.namespaces.add::<S>(partition, most) {
@@ -153,7 +162,7 @@ impl Embedded {
         now: Timestamp,
     ) -> (D::Outcome, Option<Produced<D::State>>)
     where
-        D: Decision<State: Sharded>,
+        D: Decision<State: Tabled>,
     {
         let Some(notes) = notes else {
             let outcome = decision.decide(state, now);

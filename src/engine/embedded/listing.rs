@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Embedded, tables::Sharded};
+use super::{Embedded, tables::Tabled};
 use crate::{
     decision::names::{Name, Namespace},
     engine::{PartitionCursor, PartitionPage},
@@ -10,7 +10,7 @@ use crate::{
 
 impl Embedded {
     /// Lists names of a namespace in byte order, at most `limit`, after the cursor.
-    pub(in super::super) fn partitions<S: Sharded>(
+    pub(in super::super) fn partitions<S: Tabled>(
         &self,
         namespace: &Namespace,
         limit: u32,

@@ -15,7 +15,7 @@ use super::{
     super::registry::stored_states,
     Embedded,
     store::{FileStore, OpenError},
-    tables::Sharded,
+    tables::Tabled,
 };
 use crate::decision::{
     persistence::{Recorded, Unreadable, split_key},
@@ -122,7 +122,7 @@ trait Restored {
     fn insert(self: Box<Self>, engine: &mut Embedded, partition: Box<[u8]>);
 }
 
-impl<S: Sharded> Restored for S {
+impl<S: Tabled> Restored for S {
     fn restore(&mut self, part: &[u8], value: &[u8]) -> Result<(), Unreadable> {
         Recorded::restore(self, part, value)
     }

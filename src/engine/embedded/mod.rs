@@ -51,7 +51,7 @@ pub use ceiling::{Ceiling, Gauge};
 pub use export::Directory;
 pub use journal::{Durability, JournalWriter};
 pub use store::{Disk, OpenError};
-pub use tables::{Sharded, Table, Tables};
+pub use tables::{Sharded, Table, Tabled, Tables};
 
 use super::hub::Hub;
 use crate::decision::{
@@ -187,7 +187,7 @@ impl Embedded {
 
     /// Appends the names of a shard's partitions in which something has expired. Returns whether
     /// the shard has any partition of this capability.
-    pub(super) fn ended<S: Sharded>(&self, shard: usize, ended: &mut VecDeque<Name>) -> bool {
+    pub(super) fn ended<S: Tabled>(&self, shard: usize, ended: &mut VecDeque<Name>) -> bool {
         let now = self.clock.now();
         let mut has_any = false;
         self.each_part::<S>(shard, |table, part| {
@@ -202,7 +202,7 @@ impl Embedded {
     /// Visits the partitions of a shard, one segment of the table at a time, and releases the mutex
     /// in between. A partition that exists all the time is seen at least once; others may be missed
     /// or seen twice.
-    fn each_part<S: Sharded>(&self, shard: usize, mut see: impl FnMut(&Table<S>, usize)) {
+    fn each_part<S: Tabled>(&self, shard: usize, mut see: impl FnMut(&Table<S>, usize)) {
         let (mut part, mut parts) = (0, 0);
         loop {
             let mut tables = self.shards[shard].lock();

@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
-use super::{Embedded, SHARDS, tables::Sharded};
+use super::{Embedded, SHARDS, tables::Tabled};
 use crate::engine::names::{LOOKED_MAX, NameCursor, NamePage, NameQuery};
 
 impl Embedded {
     /// Lists the next names. The hash that selects shards differs between processes, so a position
     /// of another process means the first page.
-    pub(in super::super) fn names<S: Sharded>(&self, query: &NameQuery) -> NamePage {
+    pub(in super::super) fn names<S: Tabled>(&self, query: &NameQuery) -> NamePage {
         let process = self.hasher.hash_one("names");
         let start = query.after.clone().filter(|after| after.process == process);
         let NameCursor { place, mut after, .. } = start.unwrap_or_default();
@@ -42,7 +42,7 @@ impl Embedded {
 
     /// The first names of a shard after `after`, at most `limit`. Adds the number of names to
     /// `looked`.
-    fn names_of<S: Sharded>(
+    fn names_of<S: Tabled>(
         &self,
         shard: usize,
         query: &NameQuery,

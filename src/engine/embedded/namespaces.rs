@@ -13,7 +13,7 @@ use std::{
 use ahash::RandomState;
 use parking_lot::Mutex;
 
-use super::tables::Sharded;
+use super::tables::Tabled;
 use crate::decision::names::Namespace;
 
 /// The registry. Its mutexes are taken within that of a shard, and never the other way around.
@@ -40,7 +40,7 @@ struct Names {
 
 impl Namespaces {
     /// Registers a new partition. Returns false, and does not, if its namespace has `most` or more.
-    pub(super) fn add<S: Sharded>(&self, partition: &[u8], most: Option<u32>) -> bool {
+    pub(super) fn add<S: Tabled>(&self, partition: &[u8], most: Option<u32>) -> bool {
         let has_room = |count: u64| most.is_none_or(|most| count < most.into());
         let namespace = match Namespace::split(partition).0 {
             _ if !S::IS_NAMED => return true,
@@ -73,7 +73,7 @@ impl Namespaces {
     }
 
     /// Removes a partition.
-    pub(super) fn remove<S: Sharded>(&self, partition: &[u8]) {
+    pub(super) fn remove<S: Tabled>(&self, partition: &[u8]) {
         let namespace = match Namespace::split(partition).0 {
             _ if !S::IS_NAMED => return,
             [] => {
@@ -97,7 +97,7 @@ impl Namespaces {
     }
 
     /// The names of a namespace in byte order, at most `limit`, after this one.
-    pub(super) fn list<S: Sharded>(
+    pub(super) fn list<S: Tabled>(
         &self,
         namespace: &Namespace,
         limit: usize,

@@ -12,7 +12,7 @@ use std::{
 use ahash::RandomState;
 use parking_lot::Mutex;
 
-use super::{super::registry::stored_states, Embedded, SHARDS, tables::Sharded};
+use super::{super::registry::stored_states, Embedded, SHARDS, tables::Tabled};
 use crate::decision::{
     Decision, Holds, State, Takes,
     budget::exceeded,
@@ -91,7 +91,7 @@ impl Embedded {
         self.counts.is_on.load(Ordering::Relaxed)
     }
 
-    fn count_table<S: Sharded>(&self) {
+    fn count_table<S: Tabled>(&self) {
         for shard in 0..if S::HOLDS { SHARDS } else { 0 } {
             self.each_part::<S>(shard, |table, part| {
                 for (partition, state) in table.part(part) {
@@ -111,7 +111,7 @@ impl Embedded {
         now: Timestamp,
     ) -> Result<Option<QuotaChange>, Error>
     where
-        D::State: Sharded,
+        D::State: Tabled,
     {
         if !D::State::HOLDS || !self.counts.is_on.load(Ordering::Relaxed) {
             return Ok(None);
@@ -130,7 +130,7 @@ impl Embedded {
     }
 
     /// Corrects the counts by the state after the decision; `None` if the state is not stored.
-    pub(super) fn settle<S: Sharded>(
+    pub(super) fn settle<S: Tabled>(
         &self,
         counted: Option<&QuotaChange>,
         partition: &[u8],

@@ -7,8 +7,10 @@
 
 use std::convert::Infallible;
 
-use super::super::registry::stored_states;
+use super::{super::registry::stored_states, Embedded};
 use crate::decision::{
+    Decision, State,
+    error::Error,
     incremental_map::IncrementalMap,
     persistence::{Changes, Recorded},
     time::Timestamp,
@@ -30,13 +32,23 @@ pub struct Notes {
 }
 
 /// Collects the changes of a state.
-pub(super) fn drain<S: Sharded>(state: &mut S, partition: &[u8], notes: &mut Notes) {
+pub(super) fn drain<S: Tabled>(state: &mut S, partition: &[u8], notes: &mut Notes) {
     notes.changes.of::<S>(partition);
     state.drain(&mut notes.changes);
 }
 
+/// A state of which the executor can find the entry, or the entries, in a shard.
+pub trait Sharded: State {
+    /// Executes a decision and queues its changes. Returns the number of the shard's last change in
+    /// the journal, which the outcome depends on. Fails with [`Error::MemoryFull`] or
+    /// [`Error::NamespaceLimit`].
+    fn execute<D>(engine: &Embedded, decision: &D) -> (Result<D::Outcome, Error>, u64)
+    where
+        D: Decision<State = Self>;
+}
+
 /// A state that has a table in every shard.
-pub trait Sharded: Recorded {
+pub trait Tabled: Sharded + Recorded {
     /// What a decision on the state appends to a history under the same tag.
     type Event: Send + 'static;
 
@@ -71,13 +83,22 @@ macro_rules! tables {
 
         $(
             impl Sharded for $state {
+                fn execute<D>(engine: &Embedded, decision: &D) -> (Result<D::Outcome, Error>, u64)
+                where
+                    D: Decision<State = Self>,
+                {
+                    engine.execute_one(decision)
+                }
+            }
+
+            impl Tabled for $state {
                 kept!($state, $table $(, $event, $history)?);
             }
         )*
     };
 }
 
-/// The items of [`Sharded`] for a state, with or without events.
+/// The items of [`Tabled`] for a state, with or without events.
 macro_rules! kept {
     ($state:ty, $table:ident) => {
         type Event = Infallible;

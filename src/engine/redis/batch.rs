@@ -120,7 +120,8 @@ impl Pipeline {
             size += job.arguments.size();
             cost += job.delivery.cost.micros();
             let fits = |run: &&mut Run| {
-                let most = if job.delivery.is_background() { 1 } else { self.shared.batch_max };
+                let is_alone = job.delivery.is_background() || job.script.repeated;
+                let most = if is_alone { 1 } else { self.shared.batch_max };
                 let is_like = run.jobs.first().is_some_and(|first| kind(first) == kind(&job));
                 let is_short = size <= SIZE_MAX && cost <= Cost::CALL_MAX;
                 is_like && run.jobs.len() < most && is_short

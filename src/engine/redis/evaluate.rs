@@ -146,7 +146,7 @@ impl Scripts {
         cmd.arg("EVALSHA").arg(&self.prepared[script.name].sha1);
         let Some((shared_keys, shared_argv)) = script.shared() else {
             // All keys, item by item, then all arguments.
-            cmd.arg(jobs.len() * script.keys);
+            cmd.arg(jobs.iter().map(|job| job.arguments.keys().count()).sum::<usize>());
             push(&mut cmd, jobs.iter().flat_map(|job| job.arguments.keys()));
             push(&mut cmd, jobs.iter().flat_map(|job| job.arguments.argv()));
             return cmd;

@@ -11,7 +11,7 @@ use tokio::{task::yield_now, time::sleep};
 
 use super::{
     super::{
-        embedded::{Embedded, SHARDS, Sharded},
+        embedded::{Embedded, SHARDS, Tabled},
         failures::Failures,
     },
     PASS_MAX,
@@ -48,7 +48,7 @@ impl Pass {
         decision: &impl Fn(Name) -> D,
         failures: &mut Failures,
     ) where
-        D: Decision<State: Sharded, Outcome = Swept>,
+        D: Decision<State: Tabled, Outcome = Swept>,
     {
         let end = monotonic() + PASS_MAX;
         let mut unseen = SHARDS;
@@ -78,7 +78,7 @@ impl Pass {
         decision: &impl Fn(Name) -> D,
         failures: &mut Failures,
     ) where
-        D: Decision<State: Sharded, Outcome = Swept>,
+        D: Decision<State: Tabled, Outcome = Swept>,
     {
         if !engine.has_room() {
             return sleep(ROOM_PAUSE).await;

@@ -18,7 +18,7 @@ use tokio::time::sleep_until;
 
 use super::{
     Engine,
-    embedded::{Embedded, Sharded},
+    embedded::{Embedded, Tabled},
     failures::Failures,
     redis::{Redis, index::IndexOf},
 };
@@ -38,7 +38,7 @@ impl Engine {
     /// Sweeps for ever. `decision` creates the sweep decision of a partition.
     pub async fn sweep<D>(&self, decision: impl Fn(Name) -> D)
     where
-        D: Decision<State: Sharded, Outcome = Swept>,
+        D: Decision<State: Tabled, Outcome = Swept>,
     {
         match self {
             Engine::Embedded(engine) => self.sweep_local(engine, decision).await,
@@ -52,7 +52,7 @@ impl Engine {
 
     async fn sweep_local<D>(&self, engine: &Embedded, decision: impl Fn(Name) -> D)
     where
-        D: Decision<State: Sharded, Outcome = Swept>,
+        D: Decision<State: Tabled, Outcome = Swept>,
     {
         let (mut failures, mut pass) = (Failures::new(FAILED), local::Pass::default());
         loop {
@@ -68,7 +68,7 @@ impl Engine {
 
     async fn sweep_shared<D>(&self, engine: &Redis, index: IndexOf, decision: &impl Fn(Name) -> D)
     where
-        D: Decision<State: Sharded, Outcome = Swept>,
+        D: Decision<State: Tabled, Outcome = Swept>,
     {
         let (mut failures, mut known) = (Failures::new(FAILED), None);
         loop {

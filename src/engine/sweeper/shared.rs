@@ -34,7 +34,7 @@ use tokio::time::{sleep, sleep_until};
 use super::{
     super::{
         Engine, PartitionCursor,
-        embedded::Sharded,
+        embedded::Tabled,
         failures::Failures,
         redis::{
             Redis,
@@ -127,7 +127,7 @@ impl Engine {
         failures: &mut Failures,
     ) -> Result<(), Error>
     where
-        D: Decision<State: Sharded, Outcome = Swept>,
+        D: Decision<State: Tabled, Outcome = Swept>,
     {
         let start = monotonic();
         let Some(now) = engine.claim(index, start + ANSWER_MAX).await? else {
@@ -156,7 +156,7 @@ impl<F> Sweep<'_, F> {
     async fn due<D>(&self, known: &mut Known, failures: &mut Failures) -> Result<(), Error>
     where
         F: Fn(Name) -> D,
-        D: Decision<State: Sharded, Outcome = Swept>,
+        D: Decision<State: Tabled, Outcome = Swept>,
     {
         let (end, mut worked) = (monotonic() + PASS_MAX, Duration::ZERO);
         loop {
@@ -193,7 +193,7 @@ impl<F> Sweep<'_, F> {
     async fn latest<D>(&self, known: &mut Known, failures: &mut Failures) -> Result<(), Error>
     where
         F: Fn(Name) -> D,
-        D: Decision<State: Sharded, Outcome = Swept>,
+        D: Decision<State: Tabled, Outcome = Swept>,
     {
         let now = monotonic();
         let latest = self.engine.latest(self.index, LATEST, now + ANSWER_MAX).await?;
@@ -214,7 +214,7 @@ impl<F> Sweep<'_, F> {
     ) -> Result<(), Error>
     where
         F: Fn(Name) -> D,
-        D: Decision<State: Sharded, Outcome = Swept>,
+        D: Decision<State: Tabled, Outcome = Swept>,
     {
         while known.rested < end {
             sleep_until(known.rested.into()).await;
@@ -235,7 +235,7 @@ impl<F> Sweep<'_, F> {
     async fn page<D>(&self, known: &mut Known, failures: &mut Failures) -> Result<(), Error>
     where
         F: Fn(Name) -> D,
-        D: Decision<State: Sharded, Outcome = Swept>,
+        D: Decision<State: Tabled, Outcome = Swept>,
     {
         let after = known.after.as_ref();
         let (all, deadline) = (&Namespace::DEFAULT, monotonic() + ANSWER_MAX);
@@ -269,7 +269,7 @@ impl<F> Sweep<'_, F> {
     ) -> Result<Looked, Error>
     where
         F: Fn(Name) -> D,
-        D: Decision<State: Sharded, Outcome = Swept>,
+        D: Decision<State: Tabled, Outcome = Swept>,
     {
         let decisions: Vec<D> =
             group.iter().map(|seen| (self.decision)(seen.name.clone())).collect();
@@ -296,7 +296,7 @@ impl<F> Sweep<'_, F> {
     async fn schedule<D>(&self, looks: &[Look], known: &Known) -> Result<Vec<bool>, Error>
     where
         F: Fn(Name) -> D,
-        D: Decision<State: Sharded, Outcome = Swept>,
+        D: Decision<State: Tabled, Outcome = Swept>,
     {
         let deadline = monotonic() + ANSWER_MAX;
         self.engine.schedule(self.index, looks, known.before, deadline).await
@@ -306,7 +306,7 @@ impl<F> Sweep<'_, F> {
     async fn claim<D>(&self, known: &mut Known) -> Result<(), Error>
     where
         F: Fn(Name) -> D,
-        D: Decision<State: Sharded, Outcome = Swept>,
+        D: Decision<State: Tabled, Outcome = Swept>,
     {
         if known.led.elapsed() < LEAD_EVERY {
             return Ok(());

@@ -2,15 +2,20 @@
 //!
 //! Each descriptor is one decision ([`CountHits`]); all of a request are one round trip to each
 //! node of the store. If one fails, the call fails: an answer with some descriptors missing would
-//! let requests pass.
+//! let requests pass. With `counting: all_or_nothing` they are one decision ([`CountAll`]).
 
 mod convert;
 mod headers;
 pub(crate) mod json;
 mod metadata;
 mod parse;
+#[cfg(test)]
+mod tests;
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Instant,
+};
 
 use tonic::{Request, Response, Status, codec::CompressionEncoding};
 
@@ -23,10 +28,12 @@ use super::{
     status,
 };
 use crate::{
-    decision::time::Clock,
-    engine::Engine,
-    envoy::{DescriptorHits, DescriptorRuling, EnvoyRules, NOT_FOUND, Ruling},
-    rate::{CountHits, Hits},
+    decision::error::Error,
+    engine::{Answered, Engine},
+    envoy::{
+        Counting, DescriptorHits, DescriptorRuling, EnvoyRules, EnvoySettings, NOT_FOUND, Ruling,
+    },
+    rate::{COUNT_ALL_MAX, CountAll, CountHits, Hits},
 };
 use parse::Planned;
 
@@ -61,7 +68,7 @@ impl EnvoyHandlers {
         &self,
         request: RateLimitRequest,
         scope: Scope,
-        deadline: std::time::Instant,
+        deadline: Instant,
     ) -> Result<RateLimitResponse, Status> {
         let rules = self.rules.load().envoy.clone();
         if !rules.is_on {
@@ -75,8 +82,14 @@ impl EnvoyHandlers {
             return Ok(convert::without_domain(&request, &rules));
         };
         let (planned, counts) = parse::plan(&request, &scope, domain, &rules)?;
-        let counted = self.count(&counts, deadline).await?;
-        let descriptors = rulings(planned, &counts, &counted);
+        let counted = match domain.counting {
+            Counting::Each => self.count(&counts, deadline).await?,
+            Counting::AllOrNothing => {
+                // Boxed: the other calls need no memory for it.
+                Box::pin(self.count_all(&planned, &counts, &rules.settings, deadline)).await?
+            }
+        };
+        let descriptors = rulings(planned, &counted);
         let ruling = Ruling::of(&descriptors, &rules.settings);
         if ruling.is_over {
             tracing::debug!(domain = %domain.name, "over the limit");
@@ -85,45 +98,56 @@ impl EnvoyHandlers {
     }
 
     /// Counts the hits of all descriptors.
-    async fn count(
-        &self,
-        counts: &[CountHits],
-        deadline: std::time::Instant,
-    ) -> Result<Vec<Hits>, Status> {
+    async fn count(&self, counts: &[CountHits], deadline: Instant) -> Result<Vec<Hits>, Status> {
         let outcomes = match counts {
             [] => return Ok(Vec::new()),
             // The common case takes the shorter way.
             [count] => vec![self.engine.submit(count, deadline).await],
             counts => self.engine.submit_all(counts, deadline).await?,
         };
-        let read = |(count, outcome): (&CountHits, Result<_, crate::decision::error::Error>)| {
-            let answered: crate::engine::Answered<_> = outcome?;
+        let read = |(count, outcome): (&CountHits, Result<Answered<_>, Error>)| {
+            let answered = outcome?;
             count.read(&answered.outcome).ok_or_else(status::too_many_names)
         };
         counts.iter().zip(outcomes).map(read).collect()
     }
+
+    /// Counts the hits of all descriptors, or of none if the request is refused.
+    async fn count_all(
+        &self,
+        planned: &[Planned<'_>],
+        counts: &[CountHits],
+        settings: &EnvoySettings,
+        deadline: Instant,
+    ) -> Result<Vec<Hits>, Status> {
+        if counts.is_empty() {
+            return Ok(Vec::new());
+        }
+        if counts.len() > COUNT_ALL_MAX {
+            return Err(parse::too_many_counters());
+        }
+        let enforcements = parse::enforcements(planned, settings);
+        let all = CountAll::new(counts.iter().cloned().zip(enforcements));
+        let outcome = self.engine.submit(&all, deadline).await?.outcome;
+        let hits = all.read(&outcome).ok_or_else(status::too_many_names)?;
+        if hits.len() != counts.len() {
+            let text = "a script replied about another number of counters";
+            return Err(Error::Corrupt(text.to_owned()).into());
+        }
+        Ok(hits)
+    }
 }
 
-/// Joins the limits of descriptors with their counts.
-fn rulings<'r>(
-    planned: Vec<Planned<'r>>,
-    counts: &[CountHits],
-    counted: &[Hits],
-) -> Vec<DescriptorRuling<'r>> {
-    let now = Clock::system().now().0 / 1_000_000;
-    let mut counted = counts.iter().zip(counted);
+/// Joins the limits of descriptors with their counts, one for each counter.
+fn rulings<'r>(planned: Vec<Planned<'r>>, counted: &[Hits]) -> Vec<DescriptorRuling<'r>> {
+    let mut counted = counted.iter();
     let ruling = |planned| match planned {
         Planned::NoLimit => Some(DescriptorRuling::NoLimit),
         Planned::Unlimited => Some(DescriptorRuling::Unlimited),
         Planned::Count { limit, hits } => {
-            let (_, counted) = counted.next()?;
-            // An empty window has no end of its own.
-            let left = match counted.reset_after.0 {
-                0 => limit.unit.left(now),
-                left => left.div_ceil(1000),
-            };
-            let count = counted.count.unwrap_or(limit.requests_per_unit);
-            let hits = DescriptorHits { hits, count, is_over: counted.is_over, left };
+            let Hits { count, is_over, left } = *counted.next()?;
+            let count = count.unwrap_or(limit.requests_per_unit);
+            let hits = DescriptorHits { hits, count, is_over, left: left.0.div_ceil(1000) };
             Some(DescriptorRuling::Limited { limit, hits })
         }
     };

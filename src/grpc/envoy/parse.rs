@@ -10,11 +10,11 @@ use super::super::envoy_pb::{RateLimitDescriptor, RateLimitRequest};
 use crate::{
     decision::names::Name,
     envoy::{
-        DESCRIPTORS_MAX, DescriptorLimit, Domain, ENTRIES_MAX, EnvoyRule, EnvoyRules, Found,
-        LimitOverride, RateUnit, counter_name,
+        DESCRIPTORS_MAX, DescriptorLimit, Domain, ENTRIES_MAX, EnvoyRule, EnvoyRules,
+        EnvoySettings, Found, LimitOverride, RateUnit, can_quotas_refuse, counter_name,
     },
     grpc::{scope::Scope, status},
-    rate::{CheckRate, CountHits, MeterName, Rule},
+    rate::{COUNT_ALL_MAX, CheckRate, CountHits, Enforcement, MeterName, Rule},
 };
 
 /// What happens to a descriptor.
@@ -75,8 +75,8 @@ pub(super) fn plan<'r>(
     domain: &'r Domain,
     rules: &'r EnvoyRules,
 ) -> Result<(Vec<Planned<'r>>, Vec<CountHits>), Status> {
-    scope.note(&domain.policy);
-    if !scope.permits(&domain.policy) {
+    scope.note(&domain.permission);
+    if !scope.permits(&domain.permission) {
         return Err(status::name_denied(scope.caller(), "domain"));
     }
     let policy = scope.name(domain.policy.clone());
@@ -177,6 +177,25 @@ impl<'r> Planner<'r, '_> {
         self.counts.push(CountHits { check, max });
         hits
     }
+}
+
+/// What happens to the request if the limit of a counter is exceeded, for each counter.
+pub(super) fn enforcements(planned: &[Planned<'_>], settings: &EnvoySettings) -> Vec<Enforcement> {
+    let limits = || {
+        planned.iter().filter_map(|planned| match planned {
+            Planned::Count { limit, .. } => Some(limit),
+            _ => None,
+        })
+    };
+    let has_none = planned.iter().any(|planned| matches!(planned, Planned::NoLimit));
+    let can_refuse = can_quotas_refuse(limits(), has_none, settings);
+    limits().map(|limit| limit.enforcement(settings, can_refuse)).collect()
+}
+
+/// The error for a request with more counters than one step decides.
+pub(super) fn too_many_counters() -> Status {
+    let valid = format!("must be at most {COUNT_ALL_MAX} with a rule, with all_or_nothing");
+    status::invalid(vec![FieldViolation::new("descriptors", valid)], 0)
 }
 
 /// Text of a request; other bytes are replaced.

@@ -10,7 +10,7 @@ use tollgate::{
         names::{Name, Namespace},
         time::monotonic,
     },
-    engine::{NameQuery, Stages, embedded::Sharded},
+    engine::{NameQuery, Stages, embedded::Tabled},
     lock::GetLock,
     sequence::GetSequence,
     stock::GetStock,
@@ -29,7 +29,7 @@ async fn listed<D>(
     read: impl Fn(Bytes) -> Option<D>,
 ) -> BTreeMap<Bytes, Option<String>>
 where
-    D: Decision<State: Sharded, Stages: Stages<D>>,
+    D: Decision<State: Tabled, Stages: Stages<D>>,
 {
     let (names, mut query) = (Mutex::new(BTreeMap::new()), query.clone());
     loop {

@@ -24,7 +24,7 @@ use super::{
     executor::line_up,
     journal::Journal,
     namespaces::Namespaces,
-    tables::{Sharded, Tables, drain},
+    tables::{Tabled, Tables, drain},
 };
 use crate::decision::{
     Bin,
@@ -220,7 +220,7 @@ async fn watch_disk(journal: Option<&Journal>) {
 }
 
 /// Sweeps one segment of a table as far as the budget allows.
-fn sweep<S: Sharded>(
+fn sweep<S: Tabled>(
     tables: &mut Tables,
     part: usize,
     now: Timestamp,

@@ -5,6 +5,7 @@
 //! and the events of every shard are read.
 
 pub mod rules;
+pub mod together;
 
 use std::sync::Arc;
 
@@ -44,6 +45,10 @@ struct History {
     copied: usize,
     random: ChaCha8Rng,
     rules: Vec<Arc<Rule>>,
+    /// Rules that count hits, and their limits.
+    counting: Vec<(Arc<Rule>, u32)>,
+    /// Number of refused requests about several keys.
+    refused: usize,
     cursors: Vec<BanCursor>,
     /// Refused calls, each with the time at which it passes, in µs.
     waits: Vec<(CheckRate, u64)>,
@@ -73,6 +78,8 @@ async fn history(seed: u64) {
         copied: 0,
         random,
         rules,
+        counting: together::rules(),
+        refused: 0,
         cursors: Vec::new(),
         waits: Vec::new(),
         ends: Vec::new(),
@@ -93,6 +100,7 @@ async fn history(seed: u64) {
         }
     }
     assert!(history.copied > 15, "seed {seed}: {} entries copied", history.copied);
+    assert!(history.refused > 100, "seed {seed}: {} refused", history.refused);
     assert!(history.events > 1000, "seed {seed}: {} events", history.events);
 }
 
@@ -171,7 +179,8 @@ impl History {
     async fn decide(&mut self, context: &str) {
         let name = self.name();
         match self.random.random_range(0..100) {
-            0..80 => self.check(name, context).await,
+            0..70 => self.check(name, context).await,
+            70..80 => self.count_all(context).await,
             80..83 => {
                 self.twins.agree(&mut self.meters, &ResetRate { name }, context).await;
             }
@@ -226,7 +235,8 @@ impl History {
         }
     }
 
-    /// Reads events of a shard, for both policies.
+    /// Reads events of a shard, for both policies. Keys that are decided together share a shard:
+    /// their events of one instant have no order.
     async fn read(&mut self, shard: usize, after: After, context: &str) {
         for policy in ["p", "q}"].map(name) {
             let read = ReadRateEvents::new(&policy, shard, after);
@@ -286,7 +296,7 @@ impl History {
             self.read(shard, After { number: Some(0), limit: 1000 }, context).await;
         }
         for rule in self.rules.clone() {
-            for policy in [None, Some(name("p")), Some(name("q}"))] {
+            for policy in [None, Some(name("p")), Some(name("q}")), Some(name(together::POLICY))] {
                 for key in ["a", "b_c", "{x}"] {
                     let name = MeterName::new(policy.as_ref(), &name(key));
                     let get = GetKey { name: name.clone(), rule: Some(rule.clone()) };
@@ -318,7 +328,8 @@ impl History {
     }
 
     fn policy(&mut self) -> Option<Name> {
-        [None, Some(name("p")), Some(name("q}"))].choose(&mut self.random).unwrap().clone()
+        let policies = [None, Some(name("p")), Some(name("q}")), Some(name(together::POLICY))];
+        policies.choose(&mut self.random).unwrap().clone()
     }
 
     fn name(&mut self) -> MeterName {

@@ -16,7 +16,7 @@ use tollgate::{
         names::{Name, Namespace},
         time::{Clock, Millis, Timestamp, monotonic},
     },
-    engine::embedded::Sharded,
+    engine::embedded::Tabled,
     lock::{AcquireLock, GetLock, ReleaseLock, RenewLock},
     rate::{BanKey, CheckRate, GetBan, MeterName, Rule, UnbanKey},
     sequence::{GetSequence, Layout, NextSequence, Sequence},
@@ -48,7 +48,7 @@ pub fn name(text: &str) -> Name {
 }
 
 /// Takes a decision on each engine. All outcomes must be equal.
-pub async fn agree<D: Decision<State: Sharded>>(
+pub async fn agree<D: Decision<State: Tabled>>(
     sides: &[&Side],
     decision: &D,
     context: &str,
@@ -105,7 +105,7 @@ impl History {
         }
     }
 
-    async fn agree<D: Decision<State: Sharded>>(
+    async fn agree<D: Decision<State: Tabled>>(
         &mut self,
         sides: &[&Side],
         decision: &D,

@@ -1,0 +1,109 @@
+//! Decisions about several partitions of one shard, in one step.
+
+use std::mem;
+
+use super::{
+    super::{
+        Embedded, memory_full,
+        tables::{Sharded, Tabled},
+    },
+    line_up,
+};
+use crate::decision::{Decision, error::Error};
+
+impl<S: Tabled> Sharded for Vec<S> {
+    fn execute<D>(engine: &Embedded, decision: &D) -> (Result<D::Outcome, Error>, u64)
+    where
+        D: Decision<State = Self>,
+    {
+        engine.execute_several(decision)
+    }
+}
+
+impl Embedded {
+    /// Executes a decision about several partitions. Its changes are one entry of the journal.
+    ///
+    /// New partitions are registered before the decision, because it cannot be undone. Those that it
+    /// leaves empty are removed again. States that hold leases are not supported.
+    fn execute_several<S, D>(&self, decision: &D) -> (Result<D::Outcome, Error>, u64)
+    where
+        S: Tabled,
+        D: Decision<State = Vec<S>>,
+    {
+        const { assert!(!S::HOLDS, "the leases of several states are not counted") };
+        let (partitions, tag) = (decision.partitions(), S::tag(decision.partition()));
+        let mut tables = self.shard(tag);
+        // Read under the lock, as for one partition.
+        let now = self.clock.now();
+        let is_recorded = self.journal().is_some();
+        let (table, notes) = S::table_and_notes(&mut tables);
+        let is_new = |partition: &&[u8]| table.get(partition).is_none();
+        let new: Vec<&[u8]> = match (D::DELIVERY.creates)(decision) {
+            true => partitions.iter().copied().filter(is_new).collect(),
+            false => Vec::new(),
+        };
+        if let Err(error) = self.name_all::<S>(&new) {
+            return (Err(error), notes.ticket);
+        }
+        let take = |partition: &&[u8]| match table.get_mut(partition) {
+            Some(state) => mem::take(state),
+            None => {
+                let mut state = S::default();
+                if is_recorded {
+                    state.note_changes();
+                }
+                state
+            }
+        };
+        let mut states: Vec<S> = partitions.iter().map(take).collect();
+        let heads: Vec<Vec<u8>> = match is_recorded {
+            true => states.iter().map(head).collect(),
+            false => Vec::new(),
+        };
+        let outcome = decision.decide(&mut states, now);
+        let mut events = Vec::new();
+        for (index, (partition, mut state)) in partitions.into_iter().zip(states).enumerate() {
+            events.extend(state.take_event());
+            if is_recorded {
+                notes.changes.of::<S>(partition);
+                let after = head(&state);
+                if heads[index] != after {
+                    notes.changes.head(&after);
+                }
+                state.drain(&mut notes.changes);
+            }
+            match table.get_mut(partition) {
+                Some(entry) => *entry = state,
+                None if !state.is_vacant(now) => table.add(partition.into(), state),
+                None if new.contains(&partition) => self.namespaces.remove::<S>(partition),
+                None => {}
+            }
+        }
+        for event in events {
+            S::append_event(&mut tables, tag, *event, now, is_recorded);
+        }
+        let change = self.journal().map_or(0, |journal| line_up(&mut tables.notes, journal));
+        (Ok(outcome), change)
+    }
+
+    /// Registers new partitions: all, or none if it fails.
+    fn name_all<S: Tabled>(&self, new: &[&[u8]]) -> Result<(), Error> {
+        if self.is_full() && !new.is_empty() {
+            return Err(memory_full());
+        }
+        for (index, partition) in new.iter().enumerate() {
+            if let Err(error) = self.name::<S>(partition) {
+                new[..index].iter().for_each(|named| self.namespaces.remove::<S>(named));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The head of a state.
+fn head<S: Tabled>(state: &S) -> Vec<u8> {
+    let mut head = Vec::new();
+    state.head(&mut head);
+    head
+}
