@@ -42,7 +42,6 @@ pub(super) async fn serve(flags: &ServeFlags) -> Result<(), ExitCode> {
     let listener = bind(config.listen)?;
     let limits = Limits {
         connections_max: config.connections_max,
-        callers: config.limits,
         drain_timeout: config.drain_timeout,
         workers: config.workers,
     };
@@ -55,6 +54,7 @@ pub(super) async fn serve(flags: &ServeFlags) -> Result<(), ExitCode> {
         engine: engine.clone(),
         rules: rules.decisions.clone(),
         access: rules.access.clone(),
+        peers: rules.peers.clone(),
         tls: served.tls.clone(),
         log,
     };

@@ -16,10 +16,11 @@ use crate::{
 };
 
 /// The keys and sections that apply without a restart. All others need one.
-const AT_RUN_TIME: [&str; 10] = [
+const AT_RUN_TIME: [&str; 11] = [
     "caller",
     "envoy",
     "jwt",
+    "limits",
     "log_level",
     "namespace",
     "policy",
@@ -301,12 +302,16 @@ mod tests {
 
     #[test]
     fn keys_of_the_start_need_a_restart() {
-        for text in ["workers = 2", "[limits]\nwaiters = 1", "[redis]\nkey_prefix = \"x\"", "x = 1"]
-        {
+        for text in ["workers = 2", "[redis]\nkey_prefix = \"x\"", "x = 1"] {
             let (applies, needs_restart) = differences("", text);
             assert_eq!((applies.len(), needs_restart.len()), (0, 1), "{text}");
         }
-        for text in ["log_level = \"warn\"", "[jwt]\nissuer = \"x\"", "[tls]\ncert = \"x\""] {
+        for text in [
+            "log_level = \"warn\"",
+            "[jwt]\nissuer = \"x\"",
+            "[tls]\ncert = \"x\"",
+            "[limits]\nwaiters = 1",
+        ] {
             let (applies, needs_restart) = differences("", text);
             assert_eq!((applies.len(), needs_restart.len()), (1, 0), "{text}");
         }

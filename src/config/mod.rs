@@ -48,7 +48,7 @@ pub use tls::{ClientAuth, TlsFlags, TlsOptions};
 
 use crate::{
     admission::{Catalog, PoolRule},
-    decision::budget::{CallerLimits, NamespaceRule},
+    decision::budget::{CallerLimits, NamespaceRule, Peers},
     engine::{embedded::Durability, redis::RedisOptions},
     grpc::{
         CurrentRules, DecisionRules,
@@ -213,6 +213,7 @@ impl Config {
             namespaces: mem::take(&mut self.namespaces),
             servers: self.servers,
             access: Access::new(self.callers.take(), self.reflection),
+            peers: Peers::new(&self.limits),
             ..Rules::default()
         }
     }

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     admin::reload::{Difference, Reload, ReloadError, Reloaded, Reloading},
-    decision::metrics::configuration,
+    decision::{budget::Peers, metrics::configuration},
     engine::Engine,
     grpc::{CurrentRules, access::Access},
     server::{self, telemetry::LogLevel, tls::Tls},
@@ -33,12 +33,14 @@ const CHECK_EVERY: Duration = Duration::from_secs(5);
 /// The parts of a running server that a reload replaces.
 #[derive(Debug)]
 pub struct LiveParts {
-    /// The engine, with the limits of namespaces.
+    /// The engine, with the limits of namespaces, and on waiting calls and unsynced changes.
     pub engine: Arc<Engine>,
     /// The rules of pools, rates and sequences.
     pub rules: Arc<CurrentRules>,
     /// The callers.
     pub access: Arc<Access>,
+    /// What connections and peers may hold.
+    pub peers: Arc<Peers>,
     /// The certificates; `None` without TLS.
     pub tls: Option<Tls>,
     /// The level of the log.
@@ -184,7 +186,7 @@ impl Reloader {
             let section = |it: &Difference| sections.contains(&section_of(&it.key));
             differences.iter().any(section)
         };
-        let LiveParts { engine, rules, access, tls, log } = &self.parts;
+        let LiveParts { engine, rules, access, peers, tls, log } = &self.parts;
         let LoadedConfig { config, tls: generation, settings, .. } = loaded;
         let decisions = server::adapted(config.decisions, engine);
         engine.hub().follow(decisions.pools.clone());
@@ -193,6 +195,8 @@ impl Reloader {
             // The globs were checked with the file.
             tracing::error!(%error, "the limits of namespaces were not reloaded");
         }
+        engine.set_limits(&config.limits);
+        peers.set_limits(&config.limits);
         access.set_reflection(config.reflection);
         if let Some(callers) = config.callers.filter(|_| is_changed(["caller", "jwt"])) {
             access.replace(callers);

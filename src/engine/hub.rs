@@ -13,16 +13,16 @@ use std::{
     hash::{BuildHasher, Hasher, RandomState},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
 use arc_swap::ArcSwapOption;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 
 use super::by_type::ByType;
 use crate::decision::{
-    budget::{self, CallerLimits, Held, NamespaceBudget, ReachedLimit},
+    budget::{self, CallerLimits, Held, NamespaceBudget, Place, Places, ReachedLimit},
     error::Error,
     names::Namespace,
 };
@@ -35,11 +35,14 @@ pub struct Hub {
     next: AtomicU64,
     /// Whether [`Hub::close`] was called.
     closed: watch::Sender<bool>,
-    limits: CallerLimits,
     /// The limits of namespaces.
     namespaces: NamespaceBudget,
-    /// The free permits for watchers.
-    watchers: Arc<Semaphore>,
+    /// The most waiting calls.
+    waiters_max: AtomicUsize,
+    /// The places of watchers.
+    watchers: Arc<Places>,
+    /// The places of calls that wait for a coalescer.
+    coalesced: Arc<Places>,
     /// The waiting calls by number.
     calls: Mutex<HashMap<u64, Arc<Notify>>>,
     /// The queues of waiters and the coalescer of each kind of decision.
@@ -60,7 +63,7 @@ pub struct Registration {
 /// The permit of a watcher; ends when dropped.
 #[derive(Debug)]
 pub struct WatcherPermit {
-    _permit: OwnedSemaphorePermit,
+    _place: Place,
     /// Counts the watcher for its namespace.
     _held: Option<Held>,
 }
@@ -72,27 +75,38 @@ impl fmt::Debug for Hub {
 }
 
 impl Hub {
-    /// Creates a registry with a unique channel name that starts with `prefix`.
-    pub fn new(prefix: &str, limits: &CallerLimits) -> Arc<Hub> {
+    /// Creates a registry with the default limits. Its unique channel name starts with `prefix`.
+    pub fn new(prefix: &str) -> Arc<Hub> {
+        let limits = CallerLimits::DEFAULT;
         let random = || RandomState::new().build_hasher().finish();
         Arc::new(Hub {
             channel: format!("{prefix}:hints:{:016x}{:016x}", random(), random()).into(),
             next: AtomicU64::new(1),
             closed: watch::Sender::new(false),
-            limits: *limits,
             namespaces: NamespaceBudget::default(),
-            watchers: Arc::new(Semaphore::new(limits.watchers)),
+            waiters_max: AtomicUsize::new(limits.waiters),
+            watchers: Arc::new(Places::new(limits.watchers)),
+            coalesced: Arc::new(Places::new(limits.sequence_waiters)),
             calls: Mutex::default(),
             by_type: ByType::default(),
         })
     }
 
+    /// Changes the limits on waiting calls and watchers. Those above a lower limit stay.
+    pub(super) fn set_limits(&self, limits: &CallerLimits) {
+        self.waiters_max.store(limits.waiters, Ordering::Relaxed);
+        self.watchers.set(limits.watchers);
+        self.coalesced.set(limits.sequence_waiters);
+    }
+
     /// What the engine has once for each kind of decision. Its first use calls `create`.
-    pub(super) fn by_type<T: Send + Sync + 'static>(
-        &self,
-        create: impl Fn(&CallerLimits) -> T,
-    ) -> &T {
-        self.by_type.get_or(|| create(&self.limits))
+    pub(super) fn by_type<T: Send + Sync + 'static>(&self, create: impl Fn() -> T) -> &T {
+        self.by_type.get_or(create)
+    }
+
+    /// The places of calls that wait for a coalescer, `limits.sequence_waiters`.
+    pub(super) fn coalesced(&self) -> &Arc<Places> {
+        &self.coalesced
     }
 
     /// Sets the rules that present and later waiting calls follow.
@@ -102,7 +116,7 @@ impl Hub {
 
     /// The rules that waiting calls follow; none before the first reload.
     pub(super) fn followed<R: Send + Sync + 'static>(&self) -> &ArcSwapOption<R> {
-        self.by_type(|_| ArcSwapOption::<R>::empty())
+        self.by_type(ArcSwapOption::<R>::empty)
     }
 
     /// The pub/sub channel of this server's wake-ups. It also identifies the server in queues.
@@ -123,7 +137,7 @@ impl Hub {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let wake_ups = Arc::new(Notify::new());
         let mut calls = self.lock();
-        if calls.len() >= self.limits.waiters {
+        if calls.len() >= self.waiters_max.load(Ordering::Relaxed) {
             return Err(budget::overloaded(ReachedLimit::Waiters));
         }
         calls.insert(number, wake_ups.clone());
@@ -139,11 +153,11 @@ impl Hub {
         }
         let used = self.namespaces.of(Namespace::prefix_of(partition));
         let held = used.map(|used| used.watcher()).transpose()?;
-        let permit = self.watchers.clone().try_acquire_owned().map_err(|_| {
+        let place = self.watchers.take().ok_or_else(|| {
             budget::note(ReachedLimit::Watchers);
             Error::TooManyWatchers
         })?;
-        Ok(WatcherPermit { _permit: permit, _held: held })
+        Ok(WatcherPermit { _place: place, _held: held })
     }
 
     /// The number of waiting calls.
@@ -153,7 +167,7 @@ impl Hub {
 
     /// The number of watchers.
     pub fn watching(&self) -> usize {
-        self.limits.watchers.saturating_sub(self.watchers.available_permits())
+        self.watchers.taken()
     }
 
     /// Wakes a call up. Returns whether the call is registered; an earlier wake-up that the call

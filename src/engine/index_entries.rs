@@ -102,6 +102,6 @@ impl Engine {
 
     /// The recent entries of this kind.
     fn recent<E: IndexEntry>(&self) -> &RecentEntries<E> {
-        self.hub().by_type(|_| RecentEntries::default())
+        self.hub().by_type(RecentEntries::default)
     }
 }

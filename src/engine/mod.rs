@@ -55,7 +55,11 @@ pub use listing::{PartitionCursor, PartitionPage, ReadEntries};
 pub use names::{NameCursor, NameQuery};
 pub use submit::{Stages, Submit};
 
-use crate::decision::{Decision, budget::NamespaceRule, error::Error};
+use crate::decision::{
+    Decision,
+    budget::{CallerLimits, NamespaceRule},
+    error::Error,
+};
 use embedded::{Embedded, Sharded};
 use hub::Hub;
 use redis::Redis;
@@ -158,6 +162,15 @@ impl Engine {
                 engine.counts_held()
             }
             _ => true,
+        }
+    }
+
+    /// Changes the limits on what callers can make the engine hold, also while calls run. What is
+    /// held above a lower limit stays until it ends.
+    pub fn set_limits(&self, limits: &CallerLimits) {
+        match self {
+            Engine::Embedded(engine) => engine.set_limits(limits),
+            Engine::Redis(engine) => engine.hub().set_limits(limits),
         }
     }
 

@@ -28,7 +28,7 @@ use super::{
     calls,
     envoy_pb::RateLimitServiceServer,
     fast_path::{self, AnswerBody, Answering, Opened, Served},
-    held::{ConnectionBudget, ServerBudget},
+    held::ConnectionBudget,
     identity::CertificateNames,
     load,
     pb::{
@@ -44,11 +44,7 @@ use super::{
     traces::{ServerSpan, Tracer},
 };
 use crate::{
-    decision::{
-        budget::{CallerLimits, PeerConnection},
-        metrics::CountedCall,
-        names::Name,
-    },
+    decision::{budget::PeerConnection, metrics::CountedCall, names::Name},
     engine::Engine,
 };
 
@@ -66,7 +62,6 @@ pub struct Routes {
     stock: Arc<Served<StockHandlers, StockServiceServer<StockHandlers>>>,
     envoy: Arc<Served<EnvoyHandlers, RateLimitServiceServer<EnvoyHandlers>>>,
     others: tonic::service::Routes,
-    held: Arc<ServerBudget>,
     access: Arc<Access>,
     /// Samples calls; `None` if no spans are exported.
     tracer: Option<Tracer>,
@@ -90,7 +85,6 @@ impl Routes {
         rules: &Arc<CurrentRules>,
         others: tonic::service::Routes,
         access: Arc<Access>,
-        limits: CallerLimits,
     ) -> Routes {
         Routes {
             admission: Served::new(
@@ -112,7 +106,6 @@ impl Routes {
                 EnvoyHandlers::server,
             ),
             others: others.prepare(),
-            held: Arc::new(ServerBudget::new(limits)),
             access,
             tracer: None,
         }
@@ -137,7 +130,7 @@ impl Routes {
         certificate: Option<Arc<CertificateNames>>,
     ) -> ConnectionServices {
         ConnectionServices {
-            holding: self.held.connection(peer),
+            holding: ConnectionBudget::new(peer),
             routes: self.clone(),
             peer: Peer::new(certificate),
         }

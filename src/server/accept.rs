@@ -10,12 +10,22 @@ use crate::decision::budget::{self, Peers, ReachedLimit};
 /// Pause after a failed accept, which is usually due to a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// The connections that a server and its peers may have.
+#[derive(Debug)]
+pub(super) struct ConnectionPlaces {
+    /// One for each connection of the server.
+    pub(super) permits: Arc<Semaphore>,
+    /// The number of permits.
+    pub(super) connections_max: usize,
+    /// The connections of each peer address.
+    pub(super) peers: Arc<Peers>,
+}
+
 /// Accepts connections and deals them out to the workers; returns when a worker has ended. A
 /// connection above the limit of the server or of its peer address is closed at once.
 pub(super) async fn accept(
     listener: &TcpListener,
-    permits: &Arc<Semaphore>,
-    peers: &Peers,
+    places: &ConnectionPlaces,
     workers: &mut Workers,
 ) {
     loop {
@@ -31,11 +41,11 @@ pub(super) async fn accept(
                 continue;
             }
         };
-        let Some(peer) = peers.connect(peer.ip()) else {
+        let Some(peer) = places.peers.connect(peer.ip(), places.connections_max) else {
             tracing::debug!(%peer, "a peer address has the maximum of connections; another one is closed");
             continue;
         };
-        match permits.clone().try_acquire_owned() {
+        match places.permits.clone().try_acquire_owned() {
             Ok(permit) => {
                 if !workers.deal(Accepted { stream, peer, permit }).await {
                     return;

@@ -35,13 +35,13 @@ use crate::{
     admin::{RunningServer, reload::Reload},
     admission::{CountHeld, SweepPool},
     decision::{
-        budget::{self, CallerLimits, NamespaceRule, Peers},
+        budget::{self, NamespaceRule, Peers},
         time::monotonic,
     },
     engine::Engine,
     grpc::{self, CurrentRules, DecisionRules, JsonService, access::Access},
 };
-use accept::accept;
+use accept::{ConnectionPlaces, accept};
 pub use admin::Admin;
 use otlp::Otlp;
 use tls::Tls;
@@ -56,8 +56,6 @@ const NOTICE: Duration = Duration::from_millis(250);
 pub struct Limits {
     /// Maximum number of connections; further ones are closed at once.
     pub connections_max: usize,
-    /// Limits on what callers can make the server hold.
-    pub callers: CallerLimits,
     /// Time that calls in flight may take to finish after `shutdown`.
     pub drain_timeout: Duration,
     /// Number of serving threads, each with its own runtime.
@@ -75,6 +73,8 @@ pub struct Rules {
     pub servers: u32,
     /// The callers of the server.
     pub access: Arc<Access>,
+    /// What connections and peers may hold.
+    pub peers: Arc<Peers>,
     /// Replaces the rules; `None` for rules that stay.
     pub reload: Option<Arc<dyn Reload>>,
     /// The admin listener.
@@ -121,7 +121,7 @@ pub async fn run(
 ) -> io::Result<()> {
     let state = engine.state();
     let initial = *state.borrow();
-    let Rules { decisions, namespaces, servers, access, reload, admin, otlp } = rules;
+    let Rules { decisions, namespaces, servers, access, peers, reload, admin, otlp } = rules;
     let when_degraded = admin.ready_when_degraded;
     let (health, health_service) = health::new(initial, when_degraded).await;
     let follow = health::follow(&health, state, when_degraded);
@@ -135,15 +135,15 @@ pub async fn run(
         .add_service(grpc::reflection::v1alpha());
     engine.limit_namespaces(&namespaces, servers).map_err(io::Error::other)?;
     decisions.replace(adapted(DecisionRules::clone(&decisions.load()), &engine));
-    let routes = grpc::Routes::new(&engine, &decisions, others, access.clone(), limits.callers)
+    let routes = grpc::Routes::new(&engine, &decisions, others, access.clone())
         .with_tracer(otlp.as_ref().map(Otlp::tracer));
     let pool_metrics = admin.pool_metrics(&routes, decisions.clone()).map_err(io::Error::other)?;
     let json = JsonService::new(engine.clone(), decisions.clone(), access.clone());
     let mut pages = pin!(admin.serve(running.clone(), pool_metrics, access, json));
     let mut workers = Workers::start(&limits, &routes, tls.as_ref())?;
-    let peers = Peers::new(&limits.callers, limits.connections_max);
+    let places = ConnectionPlaces { permits, connections_max: limits.connections_max, peers };
     tokio::select! {
-        () = accept(&listener, &permits, &peers, &mut workers) => {}
+        () = accept(&listener, &places, &mut workers) => {}
         () = shutdown => {}
         () = follow => {} // Never completes, as the next two.
         () = &mut maintain => {}
@@ -158,7 +158,7 @@ pub async fn run(
     let finish = async {
         // New calls are still answered for a short time.
         tokio::select! {
-            () = accept(&listener, &permits, &peers, &mut workers) => {}
+            () = accept(&listener, &places, &mut workers) => {}
             () = sleep(NOTICE) => {}
         }
         drop(listener);

@@ -81,12 +81,8 @@ impl Workers {
             let runtime = Builder::new_current_thread().enable_all().build()?;
             let (sender, receiver) = mpsc::channel(DEALT_MAX);
             let (finish, finishing) = oneshot::channel();
-            let serving = Serving {
-                routes: routes.clone(),
-                callers: limits.callers,
-                tls: tls.cloned(),
-                draining: drain.subscribe(),
-            };
+            let serving =
+                Serving { routes: routes.clone(), tls: tls.cloned(), draining: drain.subscribe() };
             let serve = serve(receiver, serving);
             let mut end = end.subscribe();
             thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
@@ -141,7 +137,6 @@ impl Workers {
 #[derive(Clone)]
 struct Serving {
     routes: Routes,
-    callers: CallerLimits,
     tls: Option<Tls>,
     draining: watch::Receiver<bool>,
 }
@@ -164,10 +159,10 @@ async fn serve(mut dealt: mpsc::Receiver<Accepted>, serving: Serving) {
                     open.spawn(serve_tls(tls, stream, peer, permit, serving.clone()));
                     continue;
                 }
-                let connection = CallerConnection::new(Stream::Plain(stream), permit, &serving.callers);
+                let callers = *peer.limits();
+                let connection = CallerConnection::new(Stream::Plain(stream), permit, &callers);
                 let services = serving.routes.connection(peer, None);
-                let draining = draining.clone();
-                open.spawn(serve_connection(connection, services, serving.callers, None, draining));
+                open.spawn(serve_connection(connection, services, callers, None, draining.clone()));
             }
             Some(_) = open.join_next() => {}
             () = drain(&mut draining) => break,
@@ -185,7 +180,8 @@ async fn serve_tls(
     permit: OwnedSemaphorePermit,
     serving: Serving,
 ) {
-    let Serving { routes, callers, mut draining, .. } = serving;
+    let Serving { routes, mut draining, .. } = serving;
+    let callers = *peer.limits();
     let accepted = tokio::select! {
         accepted = tls.accept(stream, callers.handshake_timeout) => accepted,
         () = drain(&mut draining) => return,

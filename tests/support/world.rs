@@ -12,7 +12,7 @@ use std::{
 
 use tokio::{net::TcpListener, task::AbortHandle};
 use tollgate::{
-    decision::{budget::CallerLimits, time::Clock},
+    decision::time::Clock,
     engine::{
         Engine, StoreState,
         embedded::Embedded,
@@ -37,12 +37,8 @@ pub type Sequences = SequenceServiceClient<Channel>;
 /// 2026-01-01T00:00:00Z, in µs: the start of stepped time.
 pub const START: u64 = 1_767_225_600_000_000;
 
-pub const LIMITS: Limits = Limits {
-    connections_max: 16_384,
-    callers: CallerLimits::DEFAULT,
-    drain_timeout: Duration::from_secs(10),
-    workers: 2,
-};
+const LIMITS: Limits =
+    Limits { connections_max: 16_384, drain_timeout: Duration::from_secs(10), workers: 2 };
 
 /// Makes one test for each engine from `async fn name(world: World)`.
 macro_rules! on_both_engines {

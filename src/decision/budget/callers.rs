@@ -77,6 +77,18 @@ impl CallerLimits {
         answer_bytes as usize / 2 / LISTING
     }
 
+    /// Returns the bytes of unfinished requests of one peer address: half of the server's, and at
+    /// least those of one connection.
+    pub fn peer_request_bytes(&self) -> u32 {
+        (self.request_bytes / 2).max(self.connection_request_bytes)
+    }
+
+    /// Returns the bytes of untaken answers of one peer address: half of the server's, and at least
+    /// those of one connection.
+    pub fn peer_answer_bytes(&self) -> u32 {
+        (self.answer_bytes / 2).max(self.connection_answer_bytes)
+    }
+
     /// Returns the limit on connections of one peer address, given the limit of the server.
     pub fn peer_connections(&self, connections_max: usize) -> usize {
         self.peer_connections.unwrap_or(connections_max - connections_max / 4)

@@ -5,6 +5,7 @@
 //! that a flood of refusals costs one log line. `docs/limits.md` lists every limit with its
 //! default, its configuration key and its error.
 
+mod adjustable;
 mod callers;
 mod namespace_limits;
 mod namespaces;
@@ -18,10 +19,11 @@ use std::{
 
 use tokio::time::sleep;
 
+pub use adjustable::{AdjustablePermits, Place, Places};
 pub use callers::CallerLimits;
 pub use namespace_limits::{NamespaceLimits, NamespaceRule};
 pub use namespaces::{Held, NamespaceBudget, NamespaceUse, exceeded};
-pub use peers::{PeerConnection, PeerShare, Peers};
+pub use peers::{PeerConnection, Peers, SharedPermits};
 pub use tally::{Added, Total};
 
 use super::error::Error;

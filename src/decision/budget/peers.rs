@@ -3,129 +3,173 @@
 use std::{
     collections::{HashMap, hash_map::Entry},
     net::{IpAddr, Ipv6Addr},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
 };
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 
-use super::{CallerLimits, ReachedLimit, note};
+use super::{AdjustablePermits, CallerLimits, Places, ReachedLimit, note};
 
-/// The peers that have connections.
-#[derive(Debug)]
+/// What the connections of a server hold together, and the peers that have connections.
+#[derive(Debug, Default)]
 pub struct Peers {
-    peers: Arc<Mutex<HashMap<IpAddr, PeerEntry>>>,
+    server: SharedPermits,
+    table: Mutex<PeerTable>,
+}
+
+#[derive(Debug, Default)]
+struct PeerTable {
+    /// The limits in use. A connection keeps those of its start.
     limits: CallerLimits,
-    connections_max: usize,
+    entries: HashMap<IpAddr, PeerEntry>,
 }
 
 #[derive(Debug)]
 struct PeerEntry {
     connections: usize,
-    streams: Arc<AtomicUsize>,
     share: Arc<PeerShare>,
 }
 
-/// The bytes and listings that all connections of a peer can hold: half of the server's, and at
-/// least those of one connection.
+/// What all connections of a peer can hold.
 #[derive(Debug)]
-pub struct PeerShare {
+struct PeerShare {
+    permits: SharedPermits,
+    streams: Places,
+}
+
+/// The bytes and listings that several connections can hold together.
+#[derive(Debug)]
+pub struct SharedPermits {
     /// Bytes of requests.
-    pub requests: Arc<Semaphore>,
+    pub requests: AdjustablePermits,
     /// Bytes of answers.
-    pub answers: Arc<Semaphore>,
+    pub answers: AdjustablePermits,
     /// Listings.
-    pub listings: Arc<Semaphore>,
+    pub listings: AdjustablePermits,
 }
 
 /// A connection of a peer, which counts until it is dropped.
 #[derive(Debug)]
 pub struct PeerConnection {
-    peers: Arc<Mutex<HashMap<IpAddr, PeerEntry>>>,
+    peers: Arc<Peers>,
     address: IpAddr,
-    streams: Arc<AtomicUsize>,
-    streams_max: usize,
     share: Arc<PeerShare>,
+    limits: CallerLimits,
+}
+
+impl SharedPermits {
+    fn new(requests: u32, answers: u32) -> SharedPermits {
+        SharedPermits {
+            requests: AdjustablePermits::new(requests as usize),
+            answers: AdjustablePermits::new(answers as usize),
+            listings: AdjustablePermits::new(CallerLimits::listings(answers)),
+        }
+    }
+
+    fn set(&self, requests: u32, answers: u32) {
+        self.requests.set(requests as usize);
+        self.answers.set(answers as usize);
+        self.listings.set(CallerLimits::listings(answers));
+    }
+}
+
+impl Default for SharedPermits {
+    fn default() -> SharedPermits {
+        SharedPermits::new(CallerLimits::DEFAULT.request_bytes, CallerLimits::DEFAULT.answer_bytes)
+    }
 }
 
 impl PeerShare {
     fn new(limits: &CallerLimits) -> PeerShare {
-        let half = |server: u32, connection: u32| (server / 2).max(connection);
-        let requests = half(limits.request_bytes, limits.connection_request_bytes);
-        let answers = half(limits.answer_bytes, limits.connection_answer_bytes);
-        let semaphore = |permits| Arc::new(Semaphore::new(permits));
-        PeerShare {
-            requests: semaphore(requests as usize),
-            answers: semaphore(answers as usize),
-            listings: semaphore(CallerLimits::listings(answers)),
-        }
+        let permits = SharedPermits::new(limits.peer_request_bytes(), limits.peer_answer_bytes());
+        PeerShare { permits, streams: Places::new(limits.peer_streams) }
+    }
+
+    fn set(&self, limits: &CallerLimits) {
+        self.permits.set(limits.peer_request_bytes(), limits.peer_answer_bytes());
+        self.streams.set(limits.peer_streams);
     }
 }
 
 impl Peers {
-    /// Creates the table of a server with at most `connections_max` connections.
-    pub fn new(limits: &CallerLimits, connections_max: usize) -> Peers {
-        Peers {
-            peers: Arc::default(),
-            limits: *limits,
-            connections_max: limits.peer_connections(connections_max),
-        }
+    /// Creates the table of a server without connections.
+    pub fn new(limits: &CallerLimits) -> Arc<Peers> {
+        let server = SharedPermits::new(limits.request_bytes, limits.answer_bytes);
+        let table = PeerTable { limits: *limits, entries: HashMap::new() };
+        Arc::new(Peers { server, table: Mutex::new(table) })
     }
 
-    /// Counts a connection of a peer. `None` if the peer has its maximum of connections.
-    pub fn connect(&self, address: IpAddr) -> Option<PeerConnection> {
+    /// Changes the limits. Those of the server and of peers apply at once; what is in use above them
+    /// drains. Those of a connection apply to later connections.
+    pub fn set_limits(&self, limits: &CallerLimits) {
+        let mut table = self.table.lock();
+        table.limits = *limits;
+        self.server.set(limits.request_bytes, limits.answer_bytes);
+        table.entries.values().for_each(|peer| peer.share.set(limits));
+    }
+
+    /// Counts a connection of a peer to a server with at most `connections_max` connections. `None`
+    /// if the peer has its maximum of connections.
+    pub fn connect(
+        self: &Arc<Self>,
+        address: IpAddr,
+        connections_max: usize,
+    ) -> Option<PeerConnection> {
         let address = prefix(address);
-        let mut peers = self.peers.lock();
-        let peer = match peers.entry(address) {
+        let mut table = self.table.lock();
+        let limits = table.limits;
+        let peer = match table.entries.entry(address) {
             Entry::Occupied(peer) => peer.into_mut(),
-            Entry::Vacant(place) => place.insert(PeerEntry {
-                connections: 0,
-                streams: Arc::default(),
-                share: Arc::new(PeerShare::new(&self.limits)),
-            }),
+            Entry::Vacant(place) => {
+                place.insert(PeerEntry { connections: 0, share: Arc::new(PeerShare::new(&limits)) })
+            }
         };
-        if peer.connections >= self.connections_max {
+        if peer.connections >= limits.peer_connections(connections_max) {
             note(ReachedLimit::PeerConnections);
             return None;
         }
         peer.connections += 1;
-        let (streams, share) = (peer.streams.clone(), peer.share.clone());
-        drop(peers);
-        let (peers, streams_max) = (self.peers.clone(), self.limits.peer_streams);
-        Some(PeerConnection { peers, address, streams, streams_max, share })
+        let share = peer.share.clone();
+        drop(table);
+        Some(PeerConnection { peers: self.clone(), address, share, limits })
     }
 }
 
 impl PeerConnection {
+    /// The limits that were in use when the connection began.
+    pub fn limits(&self) -> &CallerLimits {
+        &self.limits
+    }
+
     /// The permits that the connections of the peer share.
-    pub fn share(&self) -> &PeerShare {
-        &self.share
+    pub fn share(&self) -> &SharedPermits {
+        &self.share.permits
+    }
+
+    /// The permits that the connections of the server share.
+    pub fn server(&self) -> &SharedPermits {
+        &self.peers.server
     }
 
     /// Counts further streams of the peer. Returns false if they would exceed its maximum.
     pub fn take_streams(&self, number: usize) -> bool {
-        let before = self.streams.fetch_add(number, Ordering::Relaxed);
-        if before + number > self.streams_max {
-            self.give_streams(number);
+        let may = self.share.streams.try_take(number);
+        if !may {
             note(ReachedLimit::PeerStreams);
-            return false;
         }
-        true
+        may
     }
 
     /// Stops counting streams.
     pub fn give_streams(&self, number: usize) {
-        self.streams.fetch_sub(number, Ordering::Relaxed);
+        self.share.streams.give_back(number);
     }
 }
 
 impl Drop for PeerConnection {
     fn drop(&mut self) {
-        let mut peers = self.peers.lock();
-        if let Entry::Occupied(mut peer) = peers.entry(self.address) {
+        let mut table = self.peers.table.lock();
+        if let Entry::Occupied(mut peer) = table.entries.entry(self.address) {
             peer.get_mut().connections -= 1;
             if peer.get().connections == 0 {
                 peer.remove();
@@ -153,14 +197,14 @@ mod tests {
     fn connections_and_streams_of_a_peer_are_bounded_and_given_back() {
         let limits =
             CallerLimits { peer_connections: Some(2), peer_streams: 64, ..CallerLimits::DEFAULT };
-        let peers = Peers::new(&limits, 100);
+        let peers = Peers::new(&limits);
         let near: IpAddr = "2001:db8::1".parse().unwrap();
         let same: IpAddr = "2001:db8::2".parse().unwrap();
         let other: IpAddr = "192.0.2.1".parse().unwrap();
-        let first = peers.connect(near).unwrap();
-        let second = peers.connect(same).unwrap();
-        assert!(peers.connect(near).is_none());
-        let third = peers.connect(other).unwrap();
+        let first = peers.connect(near, 100).unwrap();
+        let second = peers.connect(same, 100).unwrap();
+        assert!(peers.connect(near, 100).is_none());
+        let third = peers.connect(other, 100).unwrap();
 
         assert!(first.take_streams(32) && second.take_streams(32));
         assert!(!second.take_streams(32));
@@ -169,8 +213,8 @@ mod tests {
         assert!(second.take_streams(32));
 
         drop(first);
-        assert!(peers.connect(near).is_some());
+        assert!(peers.connect(near, 100).is_some());
         drop((second, third));
-        assert!(peers.peers.lock().is_empty());
+        assert!(peers.table.lock().entries.is_empty());
     }
 }

@@ -20,15 +20,12 @@ use std::{
     time::Instant,
 };
 
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
-    time::timeout_at,
-};
+use tokio::{sync::oneshot, time::timeout_at};
 
 use super::{BATCH_MAX, Batch};
 use crate::decision::{
     Decision, Joined,
-    budget::{self, ReachedLimit},
+    budget::{self, Place, Places, ReachedLimit},
     error::Error,
     spans::{self, CallSpan, Calls, Within},
     time::monotonic,
@@ -55,10 +52,8 @@ pub(super) trait Take<D: Decision>: Clone + Send + Sync + 'static {
 pub(super) struct Coalescer<D: Decision> {
     /// The waiting decisions by partition. An entry exists while a task decides for its partition.
     waiting: Mutex<CoalescerQueues<D>>,
-    /// Free places for waiting decisions.
-    places: Arc<Semaphore>,
-    /// The most waiting decisions of one partition.
-    line_max: usize,
+    /// The places of waiting decisions.
+    places: Arc<Places>,
     /// The number of script calls so far.
     calls: AtomicU64,
 }
@@ -81,17 +76,16 @@ struct CoalescedCall<D: Decision> {
     /// The sampled call. It is passed on because another task decides.
     calls: Option<Calls>,
     /// Released when the batch is formed, even if the call was cancelled.
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl<D: Decision> Coalescer<D> {
-    /// Creates a coalescer for at most `waiting_max` waiting decisions in all partitions. Further
+    /// Creates a coalescer with these places for the waiting decisions of all partitions. Further
     /// ones fail with [`Error::Overloaded`].
-    pub(super) fn new(waiting_max: usize) -> Coalescer<D> {
+    pub(super) fn new(places: Arc<Places>) -> Coalescer<D> {
         Coalescer {
             waiting: Mutex::new(CoalescerQueues { lines: HashMap::new(), next: 0 }),
-            places: Arc::new(Semaphore::new(waiting_max)),
-            line_max: waiting_max / SHARE,
+            places,
             calls: AtomicU64::new(0),
         }
     }
@@ -107,8 +101,8 @@ impl<D: Joined<Outcome: Clone>> Coalescer<D> {
         decision: D,
         deadline: Instant,
     ) -> Result<D::Outcome, Error> {
-        let full = |_| budget::overloaded(ReachedLimit::Waiters);
-        let place = self.places.clone().try_acquire_owned().map_err(full)?;
+        let full = || budget::overloaded(ReachedLimit::Waiters);
+        let place = self.places.take().ok_or_else(full)?;
         let partition: Box<[u8]> = decision.partition().into();
         let (reply, answer) = oneshot::channel();
         let calls = spans::current();
@@ -134,7 +128,7 @@ impl<D: Joined<Outcome: Clone>> Coalescer<D> {
         let number = queues.next;
         waiting.number = number;
         let is_first = match queues.lines.get_mut(partition) {
-            Some(line) if line.len() >= self.line_max => {
+            Some(line) if line.len() >= self.places.max() / SHARE => {
                 return Err(budget::overloaded(ReachedLimit::Waiters));
             }
             Some(line) => {

@@ -18,7 +18,7 @@ const PREPARATIONS_MAX: usize = 4;
 impl Engine {
     /// The coalescer of this kind of decision.
     pub(in super::super) fn coalescer<D: Joined>(&self) -> &Arc<Coalescer<D>> {
-        self.hub().by_type(|limits| Arc::new(Coalescer::new(limits.sequence_waiters)))
+        self.hub().by_type(|| Arc::new(Coalescer::new(self.hub().coalesced().clone())))
     }
 
     /// The number of script calls for coalesced decisions of this kind; 0 on the embedded engine.

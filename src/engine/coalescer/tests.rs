@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::*;
 use crate::{
@@ -28,7 +28,7 @@ impl Take<NextSequence> for Arc<Gate> {
 const WAITING_MAX: usize = 512;
 
 fn coalescer() -> Arc<Coalescer<NextSequence>> {
-    Arc::new(Coalescer::new(WAITING_MAX))
+    Arc::new(Coalescer::new(Arc::new(Places::new(WAITING_MAX))))
 }
 
 fn one(step: u64, floor: Option<u64>) -> NextSequence {
@@ -55,7 +55,7 @@ async fn together(others: Vec<NextSequence>) -> (Vec<Option<u64>>, Vec<usize>) {
     for (index, asked) in [one(1, None)].into_iter().chain(others).enumerate() {
         let (own, gate) = (coalescer.clone(), gate.clone());
         calls.push(tokio::spawn(async move { own.run(gate, asked, deadline).await }));
-        while coalescer.places.available_permits() > WAITING_MAX - index && index > 0 {
+        while coalescer.places.taken() < index && index > 0 {
             tokio::task::yield_now().await;
         }
         if index == 0 {
@@ -138,16 +138,16 @@ async fn who_gave_up_keeps_its_place_until_it_is_taken() {
     for number in 1..=3 {
         let (gone, own) = (coalescer.clone(), gate.clone());
         let gone = tokio::spawn(async move { gone.run(own, one(1, None), deadline).await });
-        while coalescer.places.available_permits() > WAITING_MAX - number {
+        while coalescer.places.taken() < number {
             tokio::task::yield_now().await;
         }
         gone.abort();
         assert!(gone.await.is_err());
     }
-    assert_eq!(coalescer.places.available_permits(), WAITING_MAX - 3);
-    let all = coalescer.places.clone().acquire_many_owned(WAITING_MAX as u32 - 3).await;
+    assert_eq!(coalescer.places.taken(), 3);
+    assert!(coalescer.places.try_take(WAITING_MAX - 3));
     assert_eq!(coalescer.run(gate.clone(), one(1, None), deadline).await, Err(Error::Overloaded));
-    drop(all);
+    coalescer.places.give_back(WAITING_MAX - 3);
     gate.open.add_permits(100);
     assert!(first.await.expect("no panic").is_ok());
     // The cancelled decisions took no value: the next one is the second.
@@ -155,7 +155,7 @@ async fn who_gave_up_keeps_its_place_until_it_is_taken() {
     let range = Range { last: 2, step: 1, count: 1 };
     let given = Allocation::Given { range, floor_applied: false, replayed: false };
     assert_eq!(second, Ok(given));
-    assert_eq!(coalescer.places.available_permits(), WAITING_MAX);
+    assert_eq!(coalescer.places.taken(), 0);
 }
 
 #[tokio::test]
@@ -172,7 +172,7 @@ async fn a_partition_that_is_held_up_leaves_room_for_others() {
             assert_eq!(sizes.recv().await, Some(1));
         }
     }
-    while coalescer.places.available_permits() > WAITING_MAX - WAITING_MAX / 4 {
+    while coalescer.places.taken() < WAITING_MAX / 4 {
         tokio::task::yield_now().await;
     }
     assert_eq!(coalescer.run(gate.clone(), one(1, None), deadline).await, Err(Error::Overloaded));
@@ -197,7 +197,7 @@ async fn what_is_not_taken_by_its_deadline_is_refused_counted_and_never_taken() 
         assert_eq!(coalescer.run(gate.clone(), one(1, None), soon).await, Err(Error::Overloaded));
     }
     assert!(budget::count(ReachedLimit::Overload) >= before + 3);
-    assert_eq!(coalescer.places.available_permits(), WAITING_MAX, "they gave up their places");
+    assert_eq!(coalescer.places.taken(), 0, "they gave up their places");
     gate.open.add_permits(1);
     assert!(first.await.expect("no panic").is_ok());
     // One that was taken may be executed yet.

@@ -107,7 +107,7 @@ impl Embedded {
     /// repeat it.
     fn salted(clock: Clock, salt: u64) -> Embedded {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        let hub = Hub::new("embedded", &CallerLimits::DEFAULT);
+        let hub = Hub::new("embedded");
         let seed = |number: u64| {
             let mut hasher = DefaultHasher::new();
             (salt, number).hash(&mut hasher);
@@ -126,13 +126,18 @@ impl Embedded {
         self
     }
 
-    /// Sets the limits on what callers can make the engine hold. Call it before the first call.
-    pub fn with_limits(mut self, limits: &CallerLimits) -> Embedded {
-        self.hub = Hub::new("embedded", limits);
+    /// Sets the limits on what callers can make the engine hold.
+    pub fn with_limits(self, limits: &CallerLimits) -> Embedded {
+        self.set_limits(limits);
+        self
+    }
+
+    /// Changes the limits on what callers can make the engine hold.
+    pub(super) fn set_limits(&self, limits: &CallerLimits) {
+        self.hub.set_limits(limits);
         if let Some(journal) = &self.journal {
             journal.set_limits(limits);
         }
-        self
     }
 
     /// The limit on memory in bytes, if any.

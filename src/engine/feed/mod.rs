@@ -137,7 +137,7 @@ impl<T: Topic> Feeds<T> {
     fn of(engine: &Arc<Engine>) -> Arc<Feeds<T>> {
         let create =
             || SharedFeeds { feeds: Mutex::default(), readers: Semaphore::new(READERS_MAX) };
-        let shared = engine.hub().by_type(|_| Arc::<SharedFeeds<T>>::new(create())).clone();
+        let shared = engine.hub().by_type(|| Arc::<SharedFeeds<T>>::new(create())).clone();
         Arc::new(Feeds { engine: engine.clone(), shared })
     }
 

@@ -144,9 +144,9 @@ impl Redis {
         self
     }
 
-    /// Sets the limits on what callers can make the engine hold. Call it before the first call.
-    pub fn with_limits(mut self, limits: &CallerLimits) -> Redis {
-        self.hub = Hub::new(&self.key_prefix, limits);
+    /// Sets the limits on what callers can make the engine hold.
+    pub fn with_limits(self, limits: &CallerLimits) -> Redis {
+        self.hub.set_limits(limits);
         self
     }
 
@@ -180,7 +180,7 @@ impl Redis {
             topology,
             calls: CallsInFlight::new(options.calls_max),
             index: Index::default(),
-            hub: Hub::new(&options.key_prefix, &CallerLimits::DEFAULT),
+            hub: Hub::new(&options.key_prefix),
             denial_cache: Box::new(DenialCache::new(Clock::system())),
             fallback: Box::new(Fallback::new(options.replicas)),
             known_names: KnownNames::default(),

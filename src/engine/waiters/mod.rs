@@ -109,7 +109,7 @@ where
     let last_try = (deadline.saturating_duration_since(start) / 4).min(LAST_TRY_MAX);
     let until = (start + wait.duration()).min(deadline - last_try);
     let registration = engine.hub().register(decision.partition())?;
-    let register = engine.hub().by_type(|_| Arc::<Register<D>>::default()).clone();
+    let register = engine.hub().by_type(Arc::<Register<D>>::default).clone();
     let waiters = WaitingCalls { engine: engine.clone(), register };
     let mut call = WaiterCall { waiters, decision, registration, ticket: 0, may_be_queued: false };
     call.run(until, deadline).await

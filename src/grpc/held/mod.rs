@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::decision::{
-    budget::{self, CallerLimits, PeerConnection},
+    budget::{self, AdjustablePermits, CallerLimits, PeerConnection},
     error::Error,
 };
 
@@ -43,57 +43,9 @@ const STREAMS_FREE: usize = 8;
 /// share the counter.
 const STREAMS_BLOCK: usize = 32;
 
-/// The permits that all connections of a server share.
-#[derive(Debug)]
-pub(super) struct ServerBudget {
-    limits: CallerLimits,
-    requests: Arc<Semaphore>,
-    answers: Arc<Semaphore>,
-    listings: Arc<Semaphore>,
-}
-
-impl ServerBudget {
-    pub(super) fn new(limits: CallerLimits) -> ServerBudget {
-        ServerBudget {
-            limits,
-            requests: semaphore(limits.request_bytes as usize),
-            answers: semaphore(limits.answer_bytes as usize),
-            listings: semaphore(CallerLimits::listings(limits.answer_bytes)),
-        }
-    }
-
-    /// Creates the permits of a connection.
-    pub(super) fn connection(&self, peer: PeerConnection) -> Arc<ConnectionBudget> {
-        let requests = self.limits.connection_request_bytes as usize;
-        let answers = self.limits.connection_answer_bytes;
-        let pool = |connection: usize, peer: &Arc<Semaphore>, server: &Arc<Semaphore>| PermitPool {
-            connection: semaphore(connection),
-            peer: peer.clone(),
-            server: server.clone(),
-            free: 0,
-        };
-        let share = peer.share();
-        let mut small = pool(requests / 4, &share.requests, &self.requests);
-        small.free = (requests / 4).saturating_sub(SMALL_FREE);
-        Arc::new(ConnectionBudget {
-            limits: self.limits,
-            small,
-            large: pool(requests / 4 * 3, &share.requests, &self.requests),
-            answers: pool(answers as usize, &share.answers, &self.answers),
-            listings: pool(CallerLimits::listings(answers), &share.listings, &self.listings),
-            waiting: AtomicUsize::new(0),
-            peer,
-            streams: AtomicUsize::new(0),
-            counted: AtomicUsize::new(0),
-            namespace: Mutex::default(),
-        })
-    }
-}
-
 /// The permits of a connection. All of its streams are on one thread.
 #[derive(Debug)]
 pub struct ConnectionBudget {
-    limits: CallerLimits,
     /// Bytes of small requests.
     small: PermitPool,
     /// Bytes of large requests.
@@ -104,6 +56,7 @@ pub struct ConnectionBudget {
     listings: PermitPool,
     /// The number of large requests that wait for permits.
     waiting: AtomicUsize,
+    /// The peer, with the limits of the connection.
     peer: PeerConnection,
     /// The number of open streams.
     streams: AtomicUsize,
@@ -114,6 +67,27 @@ pub struct ConnectionBudget {
 }
 
 impl ConnectionBudget {
+    /// Creates the permits of a connection, under the limits of its start.
+    pub(super) fn new(peer: PeerConnection) -> Arc<ConnectionBudget> {
+        let requests = peer.limits().connection_request_bytes as usize;
+        let answers = peer.limits().connection_answer_bytes;
+        let (share, server) = (peer.share(), peer.server());
+        let mut small = PermitPool::new(requests / 4, &share.requests, &server.requests);
+        small.free = (requests / 4).saturating_sub(SMALL_FREE);
+        let listings = CallerLimits::listings(answers);
+        Arc::new(ConnectionBudget {
+            small,
+            large: PermitPool::new(requests / 4 * 3, &share.requests, &server.requests),
+            answers: PermitPool::new(answers as usize, &share.answers, &server.answers),
+            listings: PermitPool::new(listings, &share.listings, &server.listings),
+            waiting: AtomicUsize::new(0),
+            peer,
+            streams: AtomicUsize::new(0),
+            counted: AtomicUsize::new(0),
+            namespace: Mutex::default(),
+        })
+    }
+
     /// Counts the connection for the namespace of its last call. Fails with `count` if the namespace
     /// has its maximum of connections.
     pub(super) fn count_for(
@@ -129,12 +103,12 @@ impl ConnectionBudget {
     }
 
     pub(super) fn message_timeout(&self) -> Duration {
-        self.limits.message_timeout
+        self.peer.limits().message_timeout
     }
 
     /// The time in which a caller must take a part of an answer.
     pub fn answer_timeout(&self) -> Duration {
-        self.limits.answer_timeout
+        self.peer.limits().answer_timeout
     }
 
     /// Takes permits for a small request. `None` if too few are available.
@@ -163,8 +137,8 @@ impl ConnectionBudget {
     pub(super) fn may_answer(&self) -> bool {
         let PermitPool { connection, peer, server, .. } = &self.answers;
         let has_left = |pool: &Semaphore| pool.available_permits() >= ANSWER_LEFT_MIN;
-        let holds_none =
-            connection.available_permits() >= self.limits.connection_answer_bytes as usize;
+        let most = self.peer.limits().connection_answer_bytes as usize;
+        let holds_none = connection.available_permits() >= most;
         has_left(connection) && (holds_none || has_left(peer) && has_left(server))
     }
 
@@ -284,6 +258,15 @@ struct PermitPool {
 }
 
 impl PermitPool {
+    fn new(connection: usize, peer: &AdjustablePermits, server: &AdjustablePermits) -> PermitPool {
+        PermitPool {
+            connection: Arc::new(Semaphore::new(connection)),
+            peer: peer.semaphore().clone(),
+            server: server.semaphore().clone(),
+            free: 0,
+        }
+    }
+
     fn try_hold(&self, bytes: usize) -> Option<Permits> {
         let bytes = u32::try_from(bytes).ok()?;
         let connection = self.connection.clone().try_acquire_many_owned(bytes).ok()?;
@@ -317,10 +300,6 @@ impl Permits {
             drop(permit.split(permit.num_permits().saturating_sub(bytes)));
         }
     }
-}
-
-fn semaphore(permits: usize) -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(permits))
 }
 
 /// Counts a large request while it waits.

@@ -5,10 +5,9 @@ use futures_util::FutureExt;
 use super::*;
 use crate::decision::budget::Peers;
 
-fn holding(limits: CallerLimits) -> (Peers, Arc<ConnectionBudget>) {
-    let peers = Peers::new(&limits, 10);
-    let holding =
-        ServerBudget::new(limits).connection(peers.connect([127, 0, 0, 1].into()).unwrap());
+fn holding(limits: CallerLimits) -> (Arc<Peers>, Arc<ConnectionBudget>) {
+    let peers = Peers::new(&limits);
+    let holding = ConnectionBudget::new(peers.connect([127, 0, 0, 1].into(), 10).unwrap());
     (peers, holding)
 }
 
@@ -19,9 +18,9 @@ async fn requests_wait_for_their_own_connection_and_not_for_others() {
         connection_request_bytes: 800_000,
         ..CallerLimits::DEFAULT
     };
-    let held = ServerBudget::new(limits);
-    let peers = Peers::new(&limits, 10);
-    let connect = |host| held.connection(peers.connect([192, 0, 2, host].into()).unwrap());
+    let peers = Peers::new(&limits);
+    let connect =
+        |host| ConnectionBudget::new(peers.connect([192, 0, 2, host].into(), 10).unwrap());
     let (one, other) = (connect(1), connect(2));
     let first = one.clone().request(600_000).await.unwrap();
     let second = tokio::spawn(one.clone().request(500_000));
@@ -58,8 +57,9 @@ fn a_part_that_is_not_sent_is_known_to_its_stream_alone() {
 #[tokio::test]
 async fn a_peer_holds_at_most_half_of_what_the_server_has() {
     let limits = CallerLimits::DEFAULT;
-    let (held, peers) = (ServerBudget::new(limits), Peers::new(&limits, 100));
-    let connect = |host| held.connection(peers.connect([192, 0, 2, host].into()).unwrap());
+    let peers = Peers::new(&limits);
+    let connect =
+        |host| ConnectionBudget::new(peers.connect([192, 0, 2, host].into(), 100).unwrap());
     // As much as one peer holds through connections of this number.
     let take = async |host, connections: usize| {
         let (mut holdings, mut requests, mut answers, mut listings) =

@@ -95,7 +95,7 @@ async fn exchange(port: u16, request: &[u8]) -> (u16, String) {
     (status, body.to_owned())
 }
 
-async fn get(port: u16, path: &str, headers: &str) -> (u16, String) {
+pub async fn get(port: u16, path: &str, headers: &str) -> (u16, String) {
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
     exchange(port, request.as_bytes()).await
 }

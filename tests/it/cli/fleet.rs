@@ -17,7 +17,7 @@ use tollgate_client::pb::{
 
 use crate::support::{
     process::{OwnRedis, Server, tollgate},
-    world::{LIMITS, admit},
+    world::admit,
 };
 
 #[derive(Debug, Parser)]
@@ -37,8 +37,7 @@ pub async fn serve(clock: Clock) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("bound");
     let engine = Arc::new(Engine::Embedded(Embedded::new(clock)));
-    let limits =
-        Limits { connections_max: 64, drain_timeout: Duration::from_secs(1), workers: 1, ..LIMITS };
+    let limits = Limits { connections_max: 64, drain_timeout: Duration::from_secs(1), workers: 1 };
     tokio::spawn(server::run(
         listener,
         None,

@@ -4,7 +4,10 @@ use std::{io::Write, time::Duration};
 
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
-use h2::client::SendRequest;
+use h2::{
+    SendStream,
+    client::{ResponseFuture, SendRequest},
+};
 use prost::Message;
 use tokio::{net::TcpSocket, time::timeout};
 use tollgate_client::pb;
@@ -74,15 +77,34 @@ impl Peer {
         &self,
         path: &str,
         encoding: &str,
-        mut message: Bytes,
+        message: Bytes,
         deadline: &str,
     ) -> Status {
+        self.begin(path, encoding, deadline).await.finish(message).await
+    }
+
+    /// Begins a call of `path`. Sends no part of its message.
+    pub async fn begin(&self, path: &str, encoding: &str, deadline: &str) -> Begun {
         let request = Request::post(format!("http://127.0.0.1:{}{path}", self.1))
             .header("content-type", "application/grpc")
             .header("grpc-encoding", encoding)
             .header("grpc-timeout", deadline);
         let mut send = self.0.clone().ready().await.unwrap();
-        let (answer, mut body) = send.send_request(request.body(()).unwrap(), false).unwrap();
+        let (answer, body) = send.send_request(request.body(()).unwrap(), false).unwrap();
+        Begun { answer, body }
+    }
+}
+
+/// A call whose message is not complete.
+pub struct Begun {
+    answer: ResponseFuture,
+    pub body: SendStream<Bytes>,
+}
+
+impl Begun {
+    /// Sends the rest of the message. Returns the status.
+    pub async fn finish(self, mut message: Bytes) -> Status {
+        let Begun { answer, mut body } = self;
         while !message.is_empty() {
             body.reserve_capacity(message.len());
             let capacity = std::future::poll_fn(|cx| body.poll_capacity(cx)).await;
@@ -102,7 +124,7 @@ impl Peer {
         }
         let trailers: HeaderMap = body.trailers().await.unwrap().unwrap_or(head.headers);
         let status = Status::from_header_map(&trailers).unwrap();
-        eprintln!("{path}: {} bytes, {status:?}", received);
+        eprintln!("{received} bytes, {status:?}");
         status
     }
 }

@@ -146,6 +146,20 @@ impl Wire {
         timeout(PATIENCE, found).await.expect("the expected frame did not arrive")
     }
 
+    /// Returns the first frame; `None` if the server closes the connection before it.
+    pub async fn first(&mut self) -> Option<Frame> {
+        timeout(PATIENCE, self.frames.recv()).await.expect("neither a frame nor the end")
+    }
+
+    /// Discards the received frames. Returns whether one of them ended a stream.
+    pub fn has_ended(&mut self) -> bool {
+        let mut has_ended = false;
+        while let Ok(frame) = self.frames.try_recv() {
+            has_ended |= frame.ends();
+        }
+        has_ended
+    }
+
     /// Reads until all of these streams have ended. Returns their last frames.
     pub async fn ended(&mut self, mut streams: Vec<u32>) -> Vec<Frame> {
         let mut last = Vec::new();

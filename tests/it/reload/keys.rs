@@ -20,7 +20,6 @@ async fn a_key_that_needs_a_restart_refuses_the_whole_reload_by_name() {
         ("connections_max = 7\n", "", "connections_max", "16384", "7"),
         ("drain_timeout = \"1s\"\n", "", "drain_timeout", "10s", "1s"),
         ("replicas = 2\n", "", "replicas", "not set", "2"),
-        ("", "[limits]\nwaiters = 5\n", "limits.waiters", "not set", "5"),
         ("", "[redis]\nkey_prefix = \"x\"\n", "redis.key_prefix", "not set", "x"),
         (
             "",

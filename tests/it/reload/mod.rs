@@ -3,6 +3,7 @@
 mod commands;
 mod effects;
 mod keys;
+mod limits;
 mod under_load;
 mod waiting;
 

@@ -1,4 +1,4 @@
-//! 200 reloads while a fleet runs.
+//! 200 reloads of pools and limits while a fleet runs.
 
 use std::{
     sync::{
@@ -16,15 +16,29 @@ use tollgate_client::{
 use tonic::Request;
 
 use super::{PATIENCE, Reloads, pool};
-use crate::support::{
-    requests::{admit, complete, duration},
-    world::Client,
+use crate::{
+    hostile::memory::{resident, settles},
+    support::{
+        requests::{admit, complete, duration},
+        world::Client,
+    },
 };
 
 const RELOADS: u32 = 200;
 const DEVICES: u32 = 12;
 /// The capacities of the good files.
 const CAPACITIES: [u32; 2] = [6, 4];
+/// The limits of the good files, which the fleet does not reach.
+const LIMITS: [&str; 2] = [
+    "request_bytes = \"64MiB\"\nanswer_bytes = \"64MiB\"\nconnection_streams = 300\n\
+     peer_streams = 900\nwaiters = 900\nsequence_waiters = 90\nwatchers = 90\n\
+     message_timeout = \"20s\"\nunsynced_bytes = \"1MiB\"\nunsynced_changes = 1000\n",
+    "request_bytes = \"16MiB\"\nanswer_bytes = \"16MiB\"\nconnection_streams = 100\n\
+     peer_streams = 100\nwaiters = 50\nsequence_waiters = 40\nwatchers = 40\n\
+     message_timeout = \"60s\"\nunsynced_bytes = \"2MiB\"\nunsynced_changes = 9000\n",
+];
+/// The rounds after which memory is measured.
+const WARM: u32 = 10;
 
 /// What the devices see together.
 #[derive(Default)]
@@ -86,7 +100,7 @@ fn broken(round: u32) -> (String, &'static str) {
     match round % 4 {
         0 => (pool("p", 50) + "[[pool]", "INVALID_ARGUMENT"),
         1 => (pool("p", 50) + &pool("[", 1), "INVALID_ARGUMENT"),
-        2 => (pool("p", 50) + "[limits]\nwaiters = 9\n", "FAILED_PRECONDITION"),
+        2 => (pool("p", 50) + "[metrics]\nenabled = false\n", "FAILED_PRECONDITION"),
         _ => (pool("p", 50) + "capacity = 50\n", "INVALID_ARGUMENT"),
     }
 }
@@ -100,10 +114,14 @@ async fn two_hundred_reloads_fail_no_call_and_exceed_no_cap(redis: bool) {
         let client = reloads.world.connect().await;
         devices.push(tokio::spawn(device(client, number, witness.clone())));
     }
-    let mut capacity = CAPACITIES[0];
+    let (mut capacity, mut idle) = (CAPACITIES[0], 0);
     for round in 0..RELOADS / 2 {
+        if round == WARM {
+            idle = resident(&reloads.server.server);
+        }
         let next = CAPACITIES[round as usize % 2];
-        reloads.write(&pool("p", next));
+        let limits = LIMITS[round as usize % 2];
+        reloads.write(&(pool("p", next) + "[limits]\n" + limits));
         operator.reload_config(false).await.unwrap();
         capacity = next;
         // A lowered capacity drains first.
@@ -129,6 +147,7 @@ async fn two_hundred_reloads_fail_no_call_and_exceed_no_cap(redis: bool) {
     for device in devices {
         tokio::time::timeout(PATIENCE, device).await.unwrap().expect("no call has failed");
     }
+    settles(&reloads.server.server, idle).await;
     assert_eq!(reloads.world.in_use("p").await, 0);
     assert_eq!(reloads.capacity_of("p").await, capacity);
 }

@@ -105,6 +105,55 @@ async fn hang(durability: Durability, limits: CallerLimits, expected: &str, task
     engine.close();
 }
 
+/// Queues tasks until one is refused with this reason. Returns how many were not refused.
+async fn fill(world: &World, name: &str, reason: &str) -> usize {
+    for number in 0.. {
+        if let Some(Err(status)) = enqueue(world, &format!("{name}-{number}"), IMPATIENT).await {
+            assert_at_limit(&status, reason);
+            return number;
+        }
+    }
+    unreachable!("the disk hangs")
+}
+
+/// The limits change while the disk hangs: a higher one takes more calls, a lower one none until
+/// the disk has taken the changes.
+async fn hang_with_changed(limits: [CallerLimits; 2], reason: &str) {
+    let [low, high] = limits;
+    let disk = Hanging::default();
+    let engine = Embedded::open(Clock::system(), disk.disk(), Durability::Interval).unwrap();
+    let engine = Arc::new(Engine::Embedded(engine.with_limits(&low)));
+    let world = World::on(engine.clone(), embedded_engine().1, Rules::default()).await;
+    assert_eq!(enqueue(&world, "before", PATIENT).await.unwrap().unwrap(), EnqueueStatus::Enqueued);
+    let hung = disk.hang();
+    let first = fill(&world, "low", reason).await;
+    engine.set_limits(&high);
+    let more = fill(&world, "high", reason).await;
+    assert!(first > 0 && more > 0, "{first} and {more} tasks");
+    engine.set_limits(&low);
+    assert_eq!(fill(&world, "low again", reason).await, 0);
+    drop(hung);
+    eventually("a task is queued", async || {
+        matches!(enqueue(&world, "after", PATIENT).await, Some(Ok(_)))
+    })
+    .await;
+    // A call whose deadline has passed may have been executed or not.
+    assert!(world.queued("p").await as usize <= 2 + first + more);
+    engine.close();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h6_a_changed_limit_on_unsynced_bytes_applies_while_the_disk_hangs() {
+    let limits = |bytes| CallerLimits { unsynced_bytes: bytes, ..CallerLimits::DEFAULT };
+    hang_with_changed([limits(LIMIT / 8), limits(LIMIT / 4)], "DISK_TOO_SLOW").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h6_a_changed_limit_on_unsynced_changes_applies_while_the_disk_hangs() {
+    let limits = |changes| CallerLimits { unsynced_changes: changes, ..CallerLimits::DEFAULT };
+    hang_with_changed([limits(8), limits(20)], "OVERLOADED").await;
+}
+
 async fn hang_with_bytes(durability: Durability) {
     let limits = CallerLimits { unsynced_bytes: LIMIT, ..CallerLimits::DEFAULT };
     hang(durability, limits, "DISK_TOO_SLOW", LIMIT / PAYLOAD).await;

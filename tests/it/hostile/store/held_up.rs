@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use pb::EnqueueStatus;
 use tokio::task::JoinSet;
+use tollgate_client::Connection;
 use tonic::Request;
 
 use super::*;
@@ -17,9 +18,13 @@ use crate::support::{
 
 /// A server with this configuration, on a Redis behind a proxy.
 async fn behind_proxy(config: &str) -> (OwnRedis, Wire, Server) {
+    behind_proxy_with(&TempFile::new(config)).await
+}
+
+async fn behind_proxy_with(file: &TempFile) -> (OwnRedis, Wire, Server) {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
-    let (wire, file) = (Wire::to(redis.port).await, TempFile::new(config));
+    let wire = Wire::to(redis.port).await;
     let url = format!("redis://127.0.0.1:{}", wire.port);
     let server = Server::start(&["--engine", &url, "--config", file.path()]).await;
     (redis, wire, server)
@@ -85,6 +90,40 @@ async fn h26_next_sequence_calls_above_the_limit_are_refused() {
     for name in names {
         try_next(&client, next(name)).await.unwrap();
     }
+}
+
+/// A reload raises the limit, and lowers it while calls wait: those are still answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn h26_next_sequence_calls_follow_a_reloaded_limit() {
+    let config = |waiters| {
+        format!("[redis]\nanswer_timeout = \"60s\"\n[limits]\nsequence_waiters = {waiters}\n")
+    };
+    let file = TempFile::new(&config(8));
+    let (_redis, wire, server) = behind_proxy_with(&file).await;
+    let client = answering(&server, "warm").await;
+    let operator = Connection::open(&server.address()).await.unwrap();
+    let reload = async |waiters| {
+        std::fs::write(file.path(), config(waiters)).unwrap();
+        operator.reload_config(false).await.unwrap();
+    };
+    // A quarter of the calls may wait, and at most as many are in flight.
+    wire.hold(true);
+    let calls = burst(&client, &["a"], 32, 32 - 4).await;
+    let values = release(&wire, calls).await;
+    assert!((2..=4).contains(&values.len()), "{values:?}");
+
+    reload(32).await;
+    wire.hold(true);
+    let calls = burst(&client, &["a"], 32, 32 - 16).await;
+    reload(4).await;
+    let values = release(&wire, calls).await;
+    assert!((8..=16).contains(&values.len()), "{values:?}");
+
+    wire.hold(true);
+    let calls = burst(&client, &["a"], 32, 32 - 2).await;
+    let values = release(&wire, calls).await;
+    assert!((1..=2).contains(&values.len()), "{values:?}");
+    try_next(&client, next("a")).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
