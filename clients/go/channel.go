@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	_ "google.golang.org/grpc/health" // Lets channels skip servers that are not serving.
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/resolver"
@@ -57,7 +56,7 @@ func isIP(address string) bool {
 
 // dial opens a connection to all addresses. It does not wait for the servers.
 func dial(config Config, balancing string) (*grpc.ClientConn, error) {
-	security := insecure.NewCredentials()
+	var security credentials.TransportCredentials = config.plainText
 	if config.TLS != nil {
 		security = credentials.NewTLS(config.TLS)
 	}

@@ -18,6 +18,7 @@ type Client struct {
 	config Config
 	clock  *clock.Clock
 	budget *budget
+	flying inFlight
 	main   *channel
 	waits  *waitChannels
 	keeper *keeper
@@ -30,7 +31,8 @@ type Client struct {
 }
 
 // New returns a client. It connects in the background; a server that does not answer fails
-// the calls, not New. Close the client after use.
+// the calls, not New. A token or namespace with a bad character fails with an [*Error] that
+// names the field. Close the client after use.
 func New(config Config) (*Client, error) {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -44,6 +46,7 @@ func New(config Config) (*Client, error) {
 		config:     config,
 		clock:      config.clock,
 		budget:     newBudget(),
+		flying:     newInFlight(),
 		main:       main,
 		waits:      &waitChannels{config: config},
 		keeper:     newKeeper(config.clock),
@@ -73,6 +76,7 @@ func (c *Client) Conn() grpc.ClientConnInterface {
 // plan tells how a call is made.
 type plan struct {
 	deadline time.Duration // Of each attempt.
+	waits    bool          // The call travels on a connection for waiting calls.
 	once     bool          // The call is never repeated.
 	persist  bool          // The call is repeated until the context of the caller ends.
 }
@@ -89,16 +93,26 @@ func call[Q, A any](
 ) (A, time.Duration, error) {
 	c.budget.earn()
 	pauses := backoff{first: 50 * time.Millisecond, most: time.Second}
-	end := time.Now().Add(c.config.RetryFor + p.deadline - c.config.Deadline)
+	var end time.Time // Of the retries.
 	for {
+		done, err := c.flying.take(ctx, p, request)
+		if err != nil {
+			var none A
+			return none, 0, err
+		}
+		if end.IsZero() {
+			end = time.Now().Add(c.config.RetryFor + p.deadline - c.config.Deadline)
+		}
 		sent := c.clock.Now()
 		attempt, cancel := context.WithTimeout(ctx, p.deadline)
 		answer, err := rpc(attempt, request)
 		cancel()
+		done()
 		if err == nil {
 			return answer, sent, nil
 		}
 		failure := newError(ctx, err)
+		c.config.plainText.explain(failure)
 		if message, ok := any(request).(proto.Message); ok && failure.Code == codes.Internal {
 			if invalid := invalidText(message, ""); invalid != nil {
 				return answer, sent, invalid

@@ -31,15 +31,17 @@ type Config struct {
 	// TLS enables TLS. Default: nil, plain text. [LoadTLS] makes it from files.
 	TLS *tls.Config
 
-	// Token is sent as "authorization: Bearer Token". At most one of Token, TokenFile and
-	// TokenSource may be set. Without TLS the token travels in plain text.
+	// Token is sent as "authorization: Bearer Token". It consists of printable ASCII characters.
+	// At most one of Token, TokenFile and TokenSource may be set. Without TLS the token travels
+	// in plain text.
 	Token string
 	// TokenFile is a file with the token. It is read again when it changes.
 	TokenFile string
 	// TokenSource returns the token. It is called for every request and must be fast.
 	TokenSource func(ctx context.Context) (string, error)
 
-	// Namespace is the namespace of all names. Default: that of the caller on the server.
+	// Namespace is the namespace of all names, in printable ASCII characters. Default: that of
+	// the caller on the server.
 	Namespace string
 
 	// Deadline limits each attempt of a call; a wait adds to it, and bulk calls get five
@@ -52,7 +54,8 @@ type Config struct {
 	// DialOptions are added to those of the library, for example a stats handler.
 	DialOptions []grpc.DialOption
 
-	clock *clock.Clock
+	clock     *clock.Clock
+	plainText plainText
 }
 
 // withDefaults checks the settings and fills in the defaults.
@@ -69,6 +72,12 @@ func (c Config) withDefaults() (Config, error) {
 	if tokens > 1 {
 		return c, errors.New("tollgate: set one of Config.Token, TokenFile and TokenSource")
 	}
+	if !isPrintable(c.Token) {
+		return c, missing("token", "expected "+printable)
+	}
+	if !isPrintable(c.Namespace) {
+		return c, missing("namespace", "expected "+printable)
+	}
 	if c.Deadline < 0 {
 		return c, fmt.Errorf("tollgate: Config.Deadline is %v, expected above 0", c.Deadline)
 	}
@@ -78,6 +87,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.RetryFor == 0 {
 		c.RetryFor = DefaultRetryFor
 	}
+	c.plainText = newPlainText()
 	if c.clock == nil {
 		c.clock = &clock.System
 	}

@@ -91,6 +91,30 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
+func TestValuesThatNoHeaderCarriesAreBadFields(t *testing.T) {
+	t.Parallel()
+	for field, config := range map[string]Config{
+		"token":     {Addresses: []string{"x:1"}, Token: "two\nlines"},
+		"namespace": {Addresses: []string{"x:1"}, Namespace: "\x7f"},
+	} {
+		_, err := New(config)
+		var failed *Error
+		if !errors.As(err, &failed) || failed.Code != codes.InvalidArgument || len(failed.Violations) != 1 {
+			t.Fatalf("%s: the error is %v", field, err)
+		}
+		equal(t, "field", failed.Violations[0].Field, field)
+	}
+	server := newFake(t, answersPool)
+	config := testConfig(server.address)
+	config.TokenSource = func(context.Context) (string, error) { return "über", nil }
+	_, err := newClient(t, config).Pool("p").Status(context.Background())
+	var failed *Error
+	if !errors.As(err, &failed) || failed.Code != codes.Unauthenticated {
+		t.Errorf("the error is %v", err)
+	}
+	equal(t, "requests", server.count(), 0)
+}
+
 func TestServersThatAreNotServingAreSkipped(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

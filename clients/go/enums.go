@@ -4,12 +4,26 @@ import (
 	"fmt"
 	"strings"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	pb "github.com/tollgate/tollgate/clients/go/tollgatepb"
 )
 
 // named returns the name of an enum value of the contract without the prefix of its enum.
 func named[T ~string](value fmt.Stringer, prefix string) T {
 	return T(strings.TrimPrefix(value.String(), prefix))
+}
+
+// unknown is the error of an answer that this version of the library does not know, or that
+// lacks its lease.
+func unknown(value protoreflect.Enum) *Error {
+	return &Error{
+		Code:   codes.Internal,
+		Reason: "ANSWER_UNKNOWN",
+		Message: fmt.Sprintf("the server answered %s %d, which this version of the library cannot use: update the library",
+			value.Descriptor().Name(), value.Number()),
+	}
 }
 
 // Reason tells why a task was not admitted.

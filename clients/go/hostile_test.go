@@ -3,6 +3,7 @@ package tollgate
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,4 +75,38 @@ func TestWorkerEndsWhenTheClientIsClosed(t *testing.T) {
 	}
 	_ = client.Close()
 	equal(t, "tasks", <-ended, 0)
+}
+
+func TestAnUnknownAnswerIsAnError(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	server := newFake(t, func(_ int, request proto.Message) (proto.Message, error) {
+		switch request.(type) {
+		case *pb.AdmitTaskRequest: // ADMITTED without a lease.
+			return &pb.AdmitTaskResponse{Decision: pb.AdmitDecision_ADMIT_DECISION_ADMITTED}, nil
+		case *pb.AdmitTasksRequest:
+			answer := &pb.AdmitTaskResponse{Decision: 99}
+			result := &pb.AdmitTaskResult{Result: &pb.AdmitTaskResult_Response{Response: answer}}
+			return &pb.AdmitTasksResponse{Results: []*pb.AdmitTaskResult{result}}, nil
+		case *pb.AcquireLockRequest:
+			return &pb.AcquireLockResponse{Outcome: 99}, nil
+		}
+		return &pb.ReserveStockResponse{Outcome: 99}, nil
+	})
+	client, _ := server.client(t)
+	_, admit := client.Pool("p").Admit(ctx, "d", "t")
+	_, wait := client.Lock("l", "").Acquire(ctx, WithWait(time.Minute))
+	_, reserve := client.Stock("s").Reserve(ctx, "o", 1, ReserveOptions{})
+	item := client.AdmitMany(ctx, []AdmitItem{{Pool: "p", Device: "d", Task: "t"}})[0].Err
+	for text, err := range map[string]error{
+		"AdmitDecision 1,": admit, "AcquireLockOutcome 99": wait, "ReserveOutcome 99": reserve, "AdmitDecision 99": item,
+	} {
+		var failure *Error
+		if !errors.As(err, &failure) || failure.Code != codes.Internal || failure.Reason != "ANSWER_UNKNOWN" {
+			t.Fatalf("%s: the error is %v", text, err)
+		}
+		if !strings.Contains(failure.Message, text) {
+			t.Errorf("the message is %q, expected %q", failure.Message, text)
+		}
+	}
 }

@@ -215,7 +215,7 @@ func TestPermitsUseLittleMemoryAndLeaveNothing(t *testing.T) {
 	for i := range permits {
 		request := &pb.AdmitTaskRequest{Pool: "p"}
 		from := grantedTask(admission(time.Hour), client.clock.Now())
-		permits[i] = client.admission(context.Background(), request, from, leaseOptions{}).Permit
+		permits[i] = must(client.admission(context.Background(), request, from, leaseOptions{}))(t).Permit
 		permits[i].Context()
 	}
 	each := (heapBytes() - before) / count

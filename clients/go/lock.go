@@ -73,6 +73,9 @@ func (l *Lock) Acquire(ctx context.Context, options ...LeaseOption) (LockAnswer,
 		return LockAnswer{}, err
 	}
 	if !from.admitted {
+		if outcome := from.answer.GetOutcome(); outcome != pb.AcquireLockOutcome_ACQUIRE_LOCK_OUTCOME_HELD {
+			return LockAnswer{}, unknown(outcome)
+		}
 		return LockAnswer{Holder: from.answer.GetHolder(), RetryAfter: from.retryAfter}, nil
 	}
 	lease := &LockLease{name: l.name, holder: owner, length: o.lease, replayed: from.answer.GetReplayed()}
@@ -112,6 +115,7 @@ func (l *Lock) request(ctx context.Context, request *pb.AcquireLockRequest, wait
 		}
 		defer done()
 		plan.deadline += wait
+		plan.waits = true
 		stub = pb.NewLockServiceClient(channel)
 	}
 	answer, sent, err := call(ctx, l.client, plan, request, stub.AcquireLock)
@@ -120,7 +124,7 @@ func (l *Lock) request(ctx context.Context, request *pb.AcquireLockRequest, wait
 	}
 	acquired := answer.GetOutcome() == pb.AcquireLockOutcome_ACQUIRE_LOCK_OUTCOME_ACQUIRED && answer.GetLease() != nil
 	return granted[*pb.AcquireLockResponse]{
-		answer: answer, admitted: acquired, token: answer.GetLease().GetFencingToken(), again: !acquired,
+		answer: answer, admitted: acquired, token: answer.GetLease().GetFencingToken(), again: answer.GetOutcome() == pb.AcquireLockOutcome_ACQUIRE_LOCK_OUTCOME_HELD,
 		retryAfter: answer.GetRetryAfter().AsDuration(), expiresIn: answer.GetLease().GetExpiresIn().AsDuration(), sent: sent,
 	}, nil
 }

@@ -77,7 +77,11 @@ func (c *Client) AdmitMany(ctx context.Context, items []AdmitItem, options ...Le
 			continue
 		}
 		o := leaseOptions{lease: items[i].Lease, noKeeper: shared.noKeeper}
-		results[i].Admission = c.admission(ctx, requests[i], grantedTask(item.answer, item.sent), o)
+		admission, err := c.admission(ctx, requests[i], grantedTask(item.answer, item.sent), o)
+		if err != nil {
+			results[i].Err = newError(ctx, err)
+		}
+		results[i].Admission = admission
 	}
 	return results
 }

@@ -129,7 +129,7 @@ func (p *Pool) admit(ctx context.Context, device, task string, o leaseOptions) (
 	if err != nil {
 		return Admission{}, err
 	}
-	return p.client.admission(ctx, request, answer, o), nil
+	return p.client.admission(ctx, request, answer, o)
 }
 
 // request makes one request for a slot.
@@ -143,6 +143,7 @@ func (p *Pool) request(ctx context.Context, request *pb.AdmitTaskRequest, wait t
 		}
 		defer done()
 		plan.deadline += wait
+		plan.waits = true
 		stub = pb.NewAdmissionServiceClient(channel)
 	}
 	answer, sent, err := call(ctx, c, plan, request, stub.AdmitTask)
@@ -166,17 +167,23 @@ func grantedTask(answer *pb.AdmitTaskResponse, sent time.Duration) granted[*pb.A
 }
 
 // admission makes the permit or the refusal of an answer.
-func (c *Client) admission(ctx context.Context, request *pb.AdmitTaskRequest, from granted[*pb.AdmitTaskResponse], o leaseOptions) Admission {
+func (c *Client) admission(ctx context.Context, request *pb.AdmitTaskRequest, from granted[*pb.AdmitTaskResponse], o leaseOptions) (Admission, error) {
 	answer := from.answer
 	admission := Admission{Usage: newUsage(answer.GetUsage())}
 	if !from.admitted {
+		switch answer.GetDecision() {
+		case pb.AdmitDecision_ADMIT_DECISION_FULL, pb.AdmitDecision_ADMIT_DECISION_PAUSED,
+			pb.AdmitDecision_ADMIT_DECISION_NO_TASK, pb.AdmitDecision_ADMIT_DECISION_ALREADY_COMPLETED:
+		default:
+			return Admission{}, unknown(answer.GetDecision())
+		}
 		admission.Refusal = &Refusal{
 			Reason:     named[Reason](answer.GetDecision(), "ADMIT_DECISION_"),
 			RetryAfter: from.retryAfter,
 			Degraded:   answer.GetDegraded(),
 		}
-		return admission
+		return admission, nil
 	}
 	admission.Permit = newPermit(ctx, c, request.GetPool(), from, o)
-	return admission
+	return admission, nil
 }

@@ -120,6 +120,12 @@ func (s *Stock) Reserve(ctx context.Context, order string, quantity int64, optio
 	if err != nil {
 		return ReserveAnswer{}, err
 	}
+	switch answer.GetOutcome() {
+	case pb.ReserveOutcome_RESERVE_OUTCOME_RESERVED, pb.ReserveOutcome_RESERVE_OUTCOME_SHORT,
+		pb.ReserveOutcome_RESERVE_OUTCOME_BUYER_LIMIT, pb.ReserveOutcome_RESERVE_OUTCOME_ALREADY_SETTLED:
+	default:
+		return ReserveAnswer{}, unknown(answer.GetOutcome())
+	}
 	result := ReserveAnswer{
 		Outcome:       named[ReserveOutcome](answer.GetOutcome(), "RESERVE_OUTCOME_"),
 		RetryAfter:    answer.GetRetryAfter().AsDuration(),

@@ -44,8 +44,23 @@ func (c *caller) GetRequestMetadata(ctx context.Context, _ ...string) (map[strin
 	if err != nil {
 		return nil, status.Errorf(codes.Unauthenticated, "no token: %v", err)
 	}
+	if !isPrintable(token) {
+		return nil, status.Error(codes.Unauthenticated, "no token: expected "+printable)
+	}
 	metadata["authorization"] = "Bearer " + token
 	return metadata, nil
+}
+
+// printable describes the values that a header can carry.
+const printable = "printable ASCII characters"
+
+func isPrintable(value string) bool {
+	for _, c := range []byte(value) {
+		if c < ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // RequireTransportSecurity allows connections in plain text, for example to a sidecar.

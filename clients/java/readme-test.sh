@@ -20,6 +20,8 @@ block() {
 block "bash install" >"$folder/install.sh"
 (cd "$here/../.." && bash -e "$folder/install.sh")
 cd "$folder"
+# A web server that is killed leaves files there.
+export JAVA_TOOL_OPTIONS="-Djava.io.tmpdir=$folder"
 block "xml pom.xml" >pom.xml
 block "java First.java" >First.java
 block "bash run" >run.sh

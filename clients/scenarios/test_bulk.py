@@ -2,6 +2,8 @@
 
 import pytest
 
+from harness.stubs import messages
+
 
 def items(name, number, **fields):
     return [{"pool": name, "device": "d-1", "task": f"t-{i}", **fields} for i in range(number)]
@@ -90,3 +92,15 @@ def test_completed_tasks_in_a_batch(client, name):
     client.complete_many(items=items(name, 1))
     results = client.admit_many(items=items(name, 2))["results"]
     assert [each["outcome"] for each in results] == ["ALREADY_COMPLETED", "ADMITTED"]
+
+
+def test_an_unknown_decision_fails_its_item_alone(faulty, proxy, name):
+    admission = messages["admission"]
+    known = admission.AdmitTaskResponse(
+        decision=admission.ADMIT_DECISION_ALREADY_COMPLETED, usage={"capacity": 1})
+    unknown = admission.AdmitTaskResponse(decision=99, usage={"capacity": 1})
+    results = [admission.AdmitTaskResult(response=each) for each in (unknown, known)]
+    proxy.reply("AdmitTasks", admission.AdmitTasksResponse(results=results))
+    first, second = faulty.admit_many(items=items(name, 2))["results"]
+    assert (first["error"]["code"], first["error"]["reason"]) == ("INTERNAL", "ANSWER_UNKNOWN")
+    assert second["outcome"] == "ALREADY_COMPLETED"

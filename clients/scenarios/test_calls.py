@@ -5,8 +5,10 @@ import time
 
 import pytest
 
+from conftest import warm
 from harness.paths import eventually
 from harness.runner import Client
+from harness.stubs import messages
 
 
 def test_all_violations_come_at_once(client):
@@ -156,6 +158,54 @@ def test_many_calls_at_once(client, name):
     calls = [client.send("next", name=name) for _ in range(300)]
     values = {int(call.result()["first"]) for call in calls}
     assert values == set(range(1, 301))
+
+
+@pytest.mark.engines("embedded")
+def test_thousands_of_calls_at_once(own_runner, proxy, observer, name):
+    """The deadline of a call begins when it is sent, not while it is queued in the library."""
+    client = warm(Client(own_runner, proxy.address, deadline=15))
+    observer.configure(name, capacity=3000)
+    proxy.delay = 0.6
+    calls = [client.send("admit", handle=f"a-{i}", pool=name, device=f"d-{i}", task="t-1",
+                         lease=600, keeper=False) for i in range(3000)]
+    outcomes = [call.result(600)["outcome"] for call in calls]
+    assert outcomes == ["ADMITTED"] * 3000
+    assert proxy.calls["AdmitTask"] == 3000
+
+
+def unknown(proxy, rpc, service, **values):
+    """Makes a server answer the next call with a value of a newer version."""
+    answer = getattr(messages[service], f"{rpc}Response")(**values)
+    # Fields of messages that a library needs beside the value.
+    if rpc == "AdmitTask":
+        answer.usage.capacity = 1
+    proxy.reply(rpc, answer)
+
+
+@pytest.mark.parametrize(("rpc", "service", "value", "do", "fields"), [
+    ("AdmitTask", "admission", {"decision": 99}, "admit",
+     {"handle": "a", "device": "d-1", "task": "t-1", "pool": ""}),
+    ("AcquireLock", "lock", {"outcome": 99}, "lock",
+     {"handle": "l", "owner": "one", "name": ""}),
+    ("ReserveStock", "stock", {"outcome": 99}, "reserve",
+     {"handle": "r", "order": "o-1", "quantity": "1", "sku": ""}),
+], ids=["admit", "lock", "reserve"])
+def test_an_unknown_decision_is_an_error(faulty, proxy, name, rpc, service, value, do, fields):
+    """A newer server may have decisions that the library does not know."""
+    unknown(proxy, rpc, service, **value)
+    fields = {key: field or name for key, field in fields.items()}
+    error = faulty.error(do, **fields)
+    assert (error.code, error.reason) == ("INTERNAL", "ANSWER_UNKNOWN")
+    assert "99" in error.message
+    assert proxy.calls[rpc] == 1
+
+
+def test_admit_needs_a_task(faulty, proxy, name):
+    """An empty task would ask for a queued one."""
+    error = faulty.error("admit", handle="a", pool=name, device="d-1", task="")
+    assert (error.code, error.fields) == ("INVALID_ARGUMENT", {"task_id"})
+    assert "poll" in error.violations[0]["description"].lower()
+    assert proxy.calls["AdmitTask"] == 0
 
 
 def test_64_bit_numbers_are_strings(client, name):

@@ -90,7 +90,7 @@ def test_another_name_of_the_certificate(connect, tls_server, certificates, name
 
 
 def fails(connect, address, code, *, reason=None, name="x", **options):
-    """Checks that a connection with these options answers with an error."""
+    """Checks that a connection with these options answers with an error, and returns it."""
     try:
         client = connect(address, **options)
         error = client.error("next", name=name)
@@ -99,6 +99,7 @@ def fails(connect, address, code, *, reason=None, name="x", **options):
     assert error.code in code, error
     if reason:
         assert error.reason == reason
+    return error
 
 
 def test_a_name_that_the_certificate_lacks(connect, tls_server, certificates):
@@ -112,7 +113,8 @@ def test_a_foreign_authority_is_refused(connect, tls_server, certificates):
 
 
 def test_a_client_without_tls_is_refused(connect, tls_server):
-    fails(connect, tls_server.address, ["UNAVAILABLE", "DEADLINE_EXCEEDED"])
+    error = fails(connect, tls_server.address, ["UNAVAILABLE", "DEADLINE_EXCEEDED"])
+    assert "requires TLS" in error.message
 
 
 def test_a_client_certificate(connect, world, certificates, cleanup, name):
@@ -214,6 +216,16 @@ def test_a_keeper_and_a_watch_use_the_namespace(connect, guarded, tokens, cleanu
 def test_a_foreign_namespace_is_denied(connect, guarded):
     fails(connect, guarded.address, ["PERMISSION_DENIED"], reason="NAMESPACE_NOT_PERMITTED",
           token=guarded.reader.text, namespace="beta")
+
+
+@pytest.mark.parametrize(("field", "text"), [
+    ("token", "two\nlines"), ("token", "über"), ("namespace", "two\nlines"), ("namespace", "über"),
+])
+def test_a_value_that_no_header_can_carry(connect, proxy, field, text):
+    error = fails(connect, proxy.address, ["INVALID_ARGUMENT"], **{field: text})
+    assert error.fields == {field}
+    assert text not in error.message
+    assert proxy.calls["NextSequence"] == 0
 
 
 def test_denied_calls_are_not_repeated(connect, guarded, cleanup, name):

@@ -27,13 +27,15 @@ pub struct Admit {
     pool: Pool,
     device: String,
     task: String,
+    /// Whether it asks for a queued task.
+    polls: bool,
     wait: Duration,
     lease: Option<Duration>,
     keeps: bool,
 }
 
 impl Pool {
-    /// Asks for a permit for a task of a device. If the future is dropped, the task may have got a
+    /// Asks for a permit for a task of a device; an empty name of the task is an error. If the future is dropped, the task may have got a
     /// lease, which ends by itself.
     ///
     /// ```no_run
@@ -52,6 +54,7 @@ impl Pool {
             pool: self.clone(),
             device: device.to_owned(),
             task: task.to_owned(),
+            polls: false,
             wait: Duration::ZERO,
             lease: None,
             keeps: true,
@@ -60,7 +63,7 @@ impl Pool {
 
     /// Asks for a permit for the oldest queued task of a device. [`Permit::task`] is that task.
     pub fn poll(&self, device: &str) -> Admit {
-        self.admit(device, "")
+        Admit { polls: true, ..self.admit(device, "") }
     }
 }
 
@@ -85,6 +88,10 @@ impl Admit {
     }
 
     async fn ask(self) -> Result<Admission, Error> {
+        if self.task.is_empty() && !self.polls {
+            let expected = "expected 1 to 256 bytes; poll takes a queued task";
+            return Err(Error::bad_field("task_id", expected));
+        }
         let connection = self.pool.connection();
         let is_final =
             |answer: &pb::AdmitTaskResponse| answer.decision() != pb::AdmitDecision::Full;

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::time::timeout;
 use tonic::{
-    Code, Request, Response, Status,
+    Request, Response, Status,
     metadata::{Ascii, MetadataValue},
     transport::Channel,
 };
@@ -25,7 +25,8 @@ use crate::{
     lanes::{LanePlace, Lanes},
     random,
     retry::{self, ATTEMPTS, Tokens},
-    token::TokenSource,
+    token::{self, TokenSource},
+    turns::Turns,
 };
 
 /// Metadata that chooses one of the namespaces of a caller.
@@ -46,6 +47,7 @@ struct Shared {
     options: Options,
     main: Arc<Channels>,
     lanes: Lanes,
+    turns: Turns,
     tokens: Tokens,
     token: TokenSource,
     namespace: Option<MetadataValue<Ascii>>,
@@ -75,13 +77,14 @@ impl Connection {
     }
 
     pub(crate) fn new(options: Options, main: Channels) -> Result<Connection, Error> {
-        let invalid =
-            |_| Error::new(Code::InvalidArgument, "the namespace: expected visible ASCII");
-        let namespace = options.given_namespace().map(MetadataValue::try_from).transpose();
+        let namespace = options.given_namespace().map(|name| {
+            token::header(name).ok_or_else(|| Error::bad_field("namespace", token::PRINTABLE))
+        });
         let main = Arc::new(main);
         let shared = Shared {
             token: TokenSource::new(options.given_token())?,
-            namespace: namespace.map_err(invalid)?,
+            namespace: namespace.transpose()?,
+            turns: Turns::default(),
             tokens: Tokens::new(options.retries),
             lanes: Lanes::default(),
             keeper: Keeper::default(),
@@ -167,7 +170,7 @@ impl Connection {
         deadline: Duration,
         message: M,
     ) -> Result<Answered<M::Answer>, Error> {
-        self.repeated(&self.shared.main, deadline, message).await
+        self.repeated(&self.shared.main, Some(&self.shared.turns), deadline, message).await
     }
 
     /// Makes a call that waits, on a connection for such calls.
@@ -177,7 +180,7 @@ impl Connection {
         message: M,
     ) -> Result<Answered<M::Answer>, Error> {
         let place = self.lane();
-        self.repeated(place.channels(), deadline, message).await
+        self.repeated(place.channels(), None, deadline, message).await
     }
 
     /// Takes a place on a connection of waiting calls and streams.
@@ -197,16 +200,22 @@ impl Connection {
     async fn repeated<M: Call>(
         &self,
         channels: &Channels,
+        turns: Option<&Turns>,
         deadline: Duration,
         message: M,
     ) -> Result<Answered<M::Answer>, Error> {
         self.shared.tokens.earn();
         let mut attempt = 1;
         loop {
+            let turn = match turns {
+                Some(turns) => turns.take::<M>(&self.shared.closing).await?,
+                None => None,
+            };
             let error = match self.attempt(channels, deadline, message.clone(), M::send).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
+            drop(turn);
             attempt += 1;
             let pause = retry::pause(&error, attempt);
             match pause.filter(|_| attempt <= ATTEMPTS && message.is_repeatable()) {

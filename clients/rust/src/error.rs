@@ -104,6 +104,23 @@ impl Error {
         Error::new(Code::Internal, format!("malformed answer: {what}"))
     }
 
+    /// A request that the client does not send.
+    pub(crate) fn bad_field(field: &str, expected: &str) -> Error {
+        Error {
+            violations: vec![Violation { field: field.into(), description: expected.into() }],
+            ..Error::new(Code::InvalidArgument, format!("{field}: {expected}"))
+        }
+    }
+
+    /// A decision that this version does not know.
+    pub(crate) fn unknown_answer(kind: &str, value: i32) -> Error {
+        let message = format!(
+            "the server answered {kind} {value}, which this version of the library does not \
+             know: update the library"
+        );
+        Error { reason: "ANSWER_UNKNOWN".to_owned(), ..Error::new(Code::Internal, message) }
+    }
+
     /// No connection.
     pub(crate) fn unreachable(error: &transport::Error) -> Error {
         Error::new(Code::Unavailable, cause(error))

@@ -249,7 +249,7 @@ fn refused(response: pb::AcquireLockResponse) -> Result<Locking, Error> {
             let retry_after = time::length(response.retry_after, "retry_after")?;
             Ok(Locking::Held { holder: response.holder, retry_after })
         }
-        _ => Err(Error::malformed("outcome")),
+        _ => Err(Error::unknown_answer("AcquireLockOutcome", response.outcome)),
     }
 }
 

@@ -67,6 +67,7 @@ mod retry;
 mod sequence;
 mod stock;
 mod token;
+mod turns;
 mod wait;
 mod watch;
 mod worker;

@@ -255,7 +255,9 @@ fn acquired(response: pb::AcquireLockResponse) -> Result<Result<(u64, bool), Acq
             let retry_after = time::length(response.retry_after, "retry_after")?;
             Ok(Err(Acquisition::Held { holder: response.holder, retry_after }))
         }
-        pb::AcquireLockOutcome::Unspecified => Err(Error::malformed("outcome")),
+        pb::AcquireLockOutcome::Unspecified => {
+            Err(Error::unknown_answer("AcquireLockOutcome", response.outcome))
+        }
     }
 }
 

@@ -198,7 +198,7 @@ mod tests {
         assert!(Options::new([""; 0]).lazy().is_err());
         assert!(Options::new(["http://"]).lazy().is_err());
         let error = Options::new(["127.0.0.1:1"]).namespace("a\nb").lazy().unwrap_err();
-        assert!(error.message.contains("namespace"), "{error}");
+        assert_eq!(error.violations[0].field, "namespace");
     }
 
     #[tokio::test]

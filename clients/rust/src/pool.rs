@@ -300,7 +300,9 @@ pub(crate) fn refusal<P>(response: &pb::AdmitTaskResponse) -> Result<Option<Admi
         pb::AdmitDecision::Paused => Admission::Paused { retry_after: retry_after()? },
         pb::AdmitDecision::NoTask => Admission::NoTask,
         pb::AdmitDecision::AlreadyCompleted => Admission::AlreadyCompleted,
-        pb::AdmitDecision::Unspecified => return Err(Error::malformed("decision")),
+        pb::AdmitDecision::Unspecified => {
+            return Err(Error::unknown_answer("AdmitDecision", response.decision));
+        }
     }))
 }
 

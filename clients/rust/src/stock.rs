@@ -112,6 +112,9 @@ fn wire(quantity: u64) -> i64 {
 pub(crate) fn reserved(
     mut response: pb::ReserveStockResponse,
 ) -> Result<(pb::ReserveStockResponse, Stock), Error> {
+    if response.outcome() == ReserveOutcome::Unspecified {
+        return Err(Error::unknown_answer("ReserveOutcome", response.outcome));
+    }
     let stock = checked(response.stock.take())?;
     match response.outcome() {
         ReserveOutcome::Reserved | ReserveOutcome::AlreadySettled => {
@@ -119,8 +122,7 @@ pub(crate) fn reserved(
             let made = made.ok_or_else(|| Error::malformed("reservation"))?;
             time::time(made.reserve_time).and(time::time(made.expire_time))?;
         }
-        ReserveOutcome::Short | ReserveOutcome::BuyerLimit => {}
-        ReserveOutcome::Unspecified => return Err(Error::malformed("outcome")),
+        _ => {}
     }
     Ok((response, stock))
 }

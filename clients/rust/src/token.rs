@@ -72,12 +72,12 @@ impl TokenSource {
     pub(crate) fn authorization(&self) -> Result<Option<MetadataValue<Ascii>>, Error> {
         match &self.token {
             None => Ok(None),
-            Some(Token::Value(token)) => bearer(token, || "the token".to_owned()).map(Some),
+            Some(Token::Value(token)) => bearer(token, || "the option".to_owned()).map(Some),
             Some(Token::Callback(callback)) => {
                 let token = callback().map_err(|error| {
                     Error::new(Code::Unauthenticated, format!("no token: {error}"))
                 })?;
-                bearer(&token, || "the token".to_owned()).map(Some)
+                bearer(&token, || "the answer of the callback".to_owned()).map(Some)
             }
             Some(Token::File(path)) => self.file(path).map(Some),
         }
@@ -114,12 +114,24 @@ fn stamp(path: &Path) -> io::Result<Stamp> {
     Ok((metadata.modified().ok(), metadata.len(), 0))
 }
 
+/// The values that a header can carry.
+pub(crate) const PRINTABLE: &str = "expected printable ASCII characters";
+
+/// Makes the value of a header; `None` unless it is printable ASCII.
+pub(crate) fn header(text: &str) -> Option<MetadataValue<Ascii>> {
+    let is_printable = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    is_printable.then(|| MetadataValue::try_from(text).ok()).flatten()
+}
+
 fn bearer(token: &str, name: impl Fn() -> String) -> Result<MetadataValue<Ascii>, Error> {
     let value = match token.trim() {
         "" => None,
-        token => MetadataValue::try_from(format!("Bearer {token}")).ok(),
+        token => header(&format!("Bearer {token}")),
     };
-    let none = || Error::new(Code::InvalidArgument, format!("{}: no token", name()));
+    let none = || {
+        let expected = format!("no token in {}: {PRINTABLE}", name());
+        Error::bad_field("token", &expected)
+    };
     let mut value = value.ok_or_else(none)?;
     // Debug output does not show it.
     value.set_sensitive(true);
@@ -139,7 +151,8 @@ mod tests {
 
     #[test]
     fn a_token_is_read_without_its_line_break_and_never_shown() {
-        for (text, expected) in [("s3cret\n", Some("Bearer s3cret")), ("\n", None), ("a\nb", None)]
+        for (text, expected) in
+            [("s3cret\n", Some("Bearer s3cret")), ("\n", None), ("a\nb", None), ("\u{fc}", None)]
         {
             let path = file(text, "read");
             let value = TokenSource::new(Some(Token::File(path.clone())))
@@ -147,7 +160,11 @@ mod tests {
             assert!(!format!("{value:?}").contains("s3cret"), "{value:?}");
             match expected {
                 Some(expected) => assert_eq!(value.unwrap().unwrap(), expected),
-                None => assert!(value.unwrap_err().message.contains("no token")),
+                None => {
+                    let error = value.unwrap_err();
+                    assert!(error.message.contains("no token"));
+                    assert_eq!(error.violations[0].field, "token");
+                }
             }
             fs::remove_file(&path).unwrap();
             let gone = TokenSource::new(Some(Token::File(path)));

@@ -74,7 +74,20 @@ def _bytes(value) -> bytes:
     return value.encode() if isinstance(value, str) else value
 
 
-def error_answer(stream: int, code: int, retry_after: float | None, reason: str) -> Frame:
+def answer(stream: int, message=None, **status) -> list[Frame]:
+    """Returns the answer of a server: a message, or else an error."""
+    if message is None:
+        return [_error(stream, **status)]
+    body = message.SerializeToString()
+    head = encode_headers([(":status", "200"), ("content-type", "application/grpc")])
+    return [
+        Frame(HEADERS, END_HEADERS, stream, head),
+        Frame(DATA, 0, stream, struct.pack(">BI", 0, len(body)) + body),
+        Frame(HEADERS, END_STREAM | END_HEADERS, stream, encode_headers([("grpc-status", "0")])),
+    ]
+
+
+def _error(stream: int, code: int, retry_after: float | None, reason: str) -> Frame:
     """Returns the answer of a server that refuses a call with a status."""
     status = status_pb2.Status(code=code, message="an answer of the fault proxy")
     if retry_after is not None:

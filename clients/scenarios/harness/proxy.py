@@ -108,6 +108,10 @@ class Proxy:
         return self._fault(rpc, "answer", times, code=code, retry_after=retry_after,
                            reason=reason)
 
+    def reply(self, rpc: str, message, times: int = 1) -> Fault:
+        """The proxy answers with a message in place of the server."""
+        return self._fault(rpc, "answer", times, message=message)
+
     def _fault(self, rpc: str, action: str, times: int, **options) -> Fault:
         fault = Fault(rpc, action, times, options)
         with self._lock:
@@ -276,8 +280,8 @@ class Connection:
             if fault.action == "cut_request":
                 raise Cut
             if fault.action == "answer":
-                answer = frames.error_answer(frame.stream, **fault.options)
-                self._down.put(answer.encode())
+                for answer in frames.answer(frame.stream, **fault.options):
+                    self._down.put(answer.encode())
                 return None
         flags &= frames.END_STREAM | frames.END_HEADERS
         return frames.Frame(frames.HEADERS, flags, frame.stream, frames.encode_headers(headers))

@@ -1,6 +1,7 @@
 import type { Core } from "./connection.js";
 import type { Answer } from "./core/caller.js";
 import { milliseconds, nameOf, type NameOf } from "./core/convert.js";
+import { unknownAnswer } from "./core/errors.js";
 import type { CallOptions } from "./core/options.js";
 import {
   AdmissionService,
@@ -99,6 +100,10 @@ export function read(
 ): Admission {
   const usage = readUsage(message.usage);
   const outcome = nameOf(AdmitDecision, message.decision);
+  const isKnown = message.decision in AdmitDecision && message.decision !== AdmitDecision.UNSPECIFIED;
+  if (!isKnown || (outcome === "ADMITTED" && message.lease === undefined)) {
+    throw unknownAnswer("AdmitDecision", message.decision);
+  }
   if (outcome !== "ADMITTED") {
     const retryAfterMs = message.retryAfter === undefined ? undefined : milliseconds(message.retryAfter);
     return { outcome, retryAfterMs, usage };

@@ -125,9 +125,12 @@ async function batches<Item extends object, Response, Result>(
     decided = true;
     batch.forEach((item, index) => {
       const result = answer.message.results[index]?.result;
-      if (result?.case === "response")
+      try {
+        if (result?.case !== "response") throw itemError(result?.value);
         results.push(readItem(item, { message: result.value, sentAt: answer.sentAt }));
-      else results.push(failed(itemError(result?.value)));
+      } catch (error) {
+        results.push(failed(asTollgateError(error)));
+      }
     });
   }
   if (failure !== undefined && !decided) throw failure;

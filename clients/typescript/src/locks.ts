@@ -4,6 +4,7 @@ import type { AdmitOptions } from "./admission.js";
 import type { Core } from "./connection.js";
 import type { Answer } from "./core/caller.js";
 import { milliseconds, nameOf, type NameOf, optionalDuration } from "./core/convert.js";
+import { unknownAnswer } from "./core/errors.js";
 import type { CallOptions } from "./core/options.js";
 import {
   AcquireLockOutcome,
@@ -114,8 +115,11 @@ export class Locks {
     answer: Answer<AcquireLockResponse>,
   ): Acquisition {
     const { outcome, lease, holder, retryAfter, replayed } = answer.message;
-    if (nameOf(AcquireLockOutcome, outcome) !== "ACQUIRED" || lease === undefined) {
+    if (outcome === AcquireLockOutcome.HELD) {
       return { outcome: "HELD", holder, retryAfterMs: milliseconds(retryAfter) };
+    }
+    if (outcome !== AcquireLockOutcome.ACQUIRED || lease === undefined) {
+      throw unknownAnswer("AcquireLockOutcome", outcome);
     }
     const { leaseMs, keeper = true } = options;
     const facts = { name, owner, token: lease.fencingToken, replayed, keeper, leaseMs };

@@ -9,6 +9,7 @@ import {
   optionalDuration,
   timestamp,
 } from "./core/convert.js";
+import { badField } from "./core/errors.js";
 import type { CallOptions } from "./core/options.js";
 import {
   AdmissionService,
@@ -131,6 +132,7 @@ export class Pool {
    * while it runs.
    */
   async admit(device: string, task: string, options: AdmitOptions = {}): Promise<Admission> {
+    if (task === "") throw badField("task_id", "expected 1 to 256 bytes; poll takes a queued task");
     return admit(this.#core, { pool: this.name, device, task }, options);
   }
 

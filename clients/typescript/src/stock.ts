@@ -2,6 +2,7 @@ import { create } from "@bufbuild/protobuf";
 import type { Core } from "./connection.js";
 import { milliseconds, nameOf, type NameOf, optionalDuration } from "./core/convert.js";
 import { requestIdOf } from "./core/identity.js";
+import { unknownAnswer } from "./core/errors.js";
 import type { CallOptions } from "./core/options.js";
 import {
   CancelOutcome as CancelOutcomeNumber,
@@ -176,6 +177,8 @@ export class Stock {
         return { outcome, buyerQuantity: message.buyerQuantity, stock };
       case "ALREADY_SETTLED":
         return { outcome, state: nameOf(ReservationStateNumber, reservation?.state ?? 0), stock };
+      default:
+        throw unknownAnswer("ReserveOutcome", message.outcome);
     }
   }
 }

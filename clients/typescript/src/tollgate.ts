@@ -37,7 +37,8 @@ export class Tollgate {
 
   /**
    * @param addresses one address, such as `localhost:50051`, or several
-   * @throws TypeError or RangeError if an option is invalid
+   * @throws TypeError or RangeError if an option is invalid; TollgateError with INVALID_ARGUMENT if
+   *   no header can carry the token or the namespace
    */
   constructor(addresses: string | readonly string[], options: ConnectOptions = {}) {
     this.#core = openCore(typeof addresses === "string" ? [addresses] : addresses, options);

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { status } from "@grpc/grpc-js";
-import { AdmissionService } from "../src/gen/tollgate/v1/admission_pb.js";
+import { AdmissionService, AdmitDecision, CompleteVerdict } from "../src/gen/tollgate/v1/admission_pb.js";
 import { RateService } from "../src/gen/tollgate/v1/rate_pb.js";
 import { SequenceService } from "../src/gen/tollgate/v1/sequence_pb.js";
 import { StockService } from "../src/gen/tollgate/v1/stock_pb.js";
@@ -12,6 +12,9 @@ import { type ConnectOptions, Tollgate, TollgateError } from "../src/index.js";
 import { Failure, FaultServer, type Reply } from "./support/fault.js";
 
 const QUICK: ConnectOptions = { retry: { firstPauseMs: 1, longestPauseMs: 2 } };
+
+/** A value of an enum that this version does not know. */
+const NEWER = JSON.parse("99") as never;
 
 /** Answers `first` to the first `count` calls, then `rest`. */
 function firstly<T>(count: number, first: T, rest: T): (number: number) => T {
@@ -214,4 +217,72 @@ test("calls have the token and the namespace", async () => {
   );
   rmSync(folder, { recursive: true });
   assert.equal((await failure(file.pool("p").status())).reason, "TOKEN_UNAVAILABLE");
+});
+
+test("further calls wait unless they keep or end a lease", async () => {
+  await using server = new FaultServer();
+  let answer = (): void => undefined;
+  const answered = new Promise<void>((resolve) => {
+    answer = resolve;
+  });
+  const calls = server.on(AdmissionService.method.getPool, async () => {
+    await answered;
+    return {};
+  });
+  const completed = server.on(AdmissionService.method.completeTask, () => ({
+    verdict: CompleteVerdict.COMPLETED,
+  }));
+  const { address } = await server.start();
+  await using tollgate = new Tollgate(address, { deadlineMs: 30_000 });
+  const pool = tollgate.pool("p");
+  const stop = new AbortController();
+  const cancelled = failure(
+    Promise.all(Array.from({ length: 450 }, () => pool.status({ signal: stop.signal }))),
+  );
+  const first = Array.from({ length: 10 }, () => pool.status());
+  while (calls.length < 200) await new Promise((resolve) => setTimeout(resolve, 5));
+  assert.equal(await pool.complete("d", "t"), "COMPLETED");
+  await pool.renew("d", "t").catch(() => undefined);
+  assert.deepEqual([calls.length, completed.length], [200, 1]);
+  stop.abort();
+  assert.equal((await cancelled).code, "CANCELLED");
+  answer();
+  await Promise.all(first);
+  assert.equal(calls.length, 210);
+});
+
+test("an answer that this version does not know is an error", async () => {
+  await using server = new FaultServer();
+  server.on(AdmissionService.method.admitTask, () => ({ decision: AdmitDecision.ADMITTED }));
+  server.on(AdmissionService.method.admitTasks, () => ({
+    results: [{ result: { case: "response" as const, value: { decision: NEWER } } }],
+  }));
+  server.on(StockService.method.reserveStock, () => ({ outcome: NEWER }));
+  await using tollgate = new Tollgate((await server.start()).address, QUICK);
+  const [item] = await tollgate.admitMany([{ pool: "p", device: "d", task: "t" }]);
+  assert.ok(item?.outcome === "ERROR");
+  for (const [error, text] of [
+    [await failure(tollgate.pool("p").admit("d", "t")), "AdmitDecision 1,"],
+    [await failure(tollgate.stock.reserve("s", "o", 1)), "ReserveOutcome 99,"],
+    [item.error, "AdmitDecision 99,"],
+  ] as const) {
+    assert.deepEqual([error.code, error.reason], ["INTERNAL", "ANSWER_UNKNOWN"]);
+    assert.ok(error.message.includes(text), error.message);
+  }
+});
+
+test("values that no header can carry are bad fields", async () => {
+  for (const [field, options] of Object.entries({
+    token: { token: "two\nlines" },
+    namespace: { namespace: "über" },
+  })) {
+    assert.throws(
+      () => new Tollgate("localhost:1", options),
+      (error) => error instanceof TollgateError && error.violations[0]?.field === field,
+    );
+  }
+  await using tollgate = new Tollgate("localhost:1", { token: () => "über" });
+  assert.equal((await failure(tollgate.pool("p").status())).code, "UNAUTHENTICATED");
+  assert.equal((await failure(tollgate.pool("p").admit("d", ""))).violations[0]?.field, "task_id");
+  assert.equal(tollgate.requestsSent, 0);
 });

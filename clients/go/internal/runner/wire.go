@@ -25,7 +25,10 @@ func (n *number) UnmarshalJSON(text []byte) error {
 type token string
 
 func (t *token) UnmarshalJSON(text []byte) error {
-	*t = token(strings.Trim(string(text), `"`))
+	if strings.HasPrefix(string(text), `"`) {
+		return json.Unmarshal(text, (*string)(t))
+	}
+	*t = token(text)
 	return nil
 }
 

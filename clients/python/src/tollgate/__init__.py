@@ -38,7 +38,7 @@ from tollgate.enums import (
     TaskState,
     TierAction,
 )
-from tollgate.errors import Error, LeaseLost, Violation
+from tollgate.errors import ArgumentError, Error, LeaseLost, Violation
 from tollgate.options import Retry, Tls
 from tollgate.rates import Ban, KeyStatus, Limit, LimitUsage, RateAnswer, RateEvent, Rule, Tier
 from tollgate.sequences import Block, LastValue, Value
@@ -47,6 +47,7 @@ from tollgate.stocks import AlreadySettled, BuyerLimit, NotReserved, Short, Stoc
 __all__ = [
     "Algorithm",
     "AlreadyCompleted",
+    "ArgumentError",
     "AlreadySettled",
     "Ban",
     "Block",

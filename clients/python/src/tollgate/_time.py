@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from datetime import datetime, timedelta, timezone
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
+
+from tollgate.errors import ArgumentError
 
 Span = timedelta | float
 """A length of time: a timedelta, or a number of seconds."""
@@ -40,16 +43,26 @@ class Clock:
         self._offset += seconds
 
 
-def to_seconds(span: Span) -> float:
-    """Returns the length in seconds."""
-    return span.total_seconds() if isinstance(span, timedelta) else float(span)
+def to_seconds(span: Span, field: str) -> float:
+    """Returns the length in seconds. Raises ArgumentError with the field for nan and inf."""
+    seconds = span.total_seconds() if isinstance(span, timedelta) else float(span)
+    if not math.isfinite(seconds):
+        raise ArgumentError(field, expected="expected a finite number of seconds")
+    return seconds
 
 
-def to_duration(span: Span | None) -> Duration | None:
-    """Returns the message of a length, exact to the microsecond."""
+def to_duration(span: Span | None, field: str) -> Duration | None:
+    """Returns the message of a length, exact to the microsecond.
+
+    Raises ArgumentError with the field for a length that a message cannot hold.
+    """
     if span is None:
         return None
-    delta = span if isinstance(span, timedelta) else timedelta(seconds=span)
+    try:
+        delta = span if isinstance(span, timedelta) else timedelta(seconds=span)
+    except (OverflowError, ValueError):
+        expected = "expected a number of seconds within 999,999,999 days"
+        raise ArgumentError(field, expected=expected) from None
     message = Duration()
     message.FromTimedelta(delta)
     return message

@@ -59,6 +59,26 @@ class Error(Exception):
         return f"{self.code.name}{reason}: {self.message}"
 
 
+class ArgumentError(Error, ValueError):
+    """An argument that the library refuses without a call, with code INVALID_ARGUMENT."""
+
+    def __init__(self, *fields: str, expected: str) -> None:
+        super().__init__(
+            grpc.StatusCode.INVALID_ARGUMENT,
+            f"{', '.join(fields)}: {expected}",
+            violations=[Violation(field, expected) for field in fields],
+        )
+
+
+def unknown_answer(kind: str, value: int) -> Error:
+    """Returns the error of an answer that this version of the library does not know."""
+    message = (
+        f"the server answered {kind} {value}, which this version of the library does not know: "
+        "update the library"
+    )
+    return Error(grpc.StatusCode.INTERNAL, message, reason="ANSWER_UNKNOWN")
+
+
 class LeaseLost(Exception):  # noqa: N818
     """The lease of a permit or lock is lost: another holder may have the slot or the lock."""
 

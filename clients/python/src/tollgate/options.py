@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import grpc
 
-from tollgate.errors import Error
+from tollgate.errors import ArgumentError, Error
 
 Token = str | Callable[[], str | Awaitable[str]]
 """A token, or a function that returns the current one at each call."""
@@ -30,7 +30,7 @@ class Tls:
 
     def __post_init__(self) -> None:
         if (self.cert is None) != (self.key is None):
-            raise ValueError("give cert and key, or neither")
+            raise ArgumentError("tls", expected="give cert and key, or neither")
 
 
 @dataclass(frozen=True, slots=True)

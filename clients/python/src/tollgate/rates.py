@@ -58,7 +58,7 @@ class Rule:
             pb.Limit(
                 name=limit.name,
                 max=limit.max,
-                window=to_duration(limit.window),
+                window=to_duration(limit.window, "window"),
                 algorithm=f"ALGORITHM_{limit.algorithm.name}",
                 burst=limit.burst,
             )
@@ -68,15 +68,19 @@ class Rule:
             pb.Tier(
                 above=tier.above,
                 action=f"TIER_ACTION_{tier.action.name}",
-                ban_durations=[d for d in map(to_duration, tier.ban_durations) if d is not None],
+                ban_durations=[
+                    each
+                    for length in tier.ban_durations
+                    if (each := to_duration(length, "ban_durations")) is not None
+                ],
             )
             for tier in self.tiers
         ]
         return pb.Rule(
             limits=limits,
             tiers=tiers,
-            utc_offset=to_duration(self.utc_offset),
-            ban_memory=to_duration(self.ban_memory),
+            utc_offset=to_duration(self.utc_offset, "utc_offset"),
+            ban_memory=to_duration(self.ban_memory, "ban_memory"),
         )
 
 

@@ -3,7 +3,7 @@
 use std::{
     env,
     net::TcpListener as PortFinder,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
         Arc,
@@ -74,7 +74,7 @@ impl Server {
         let repository = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/debug/tollgate");
         let binary = env::var("TOLLGATE_BINARY").unwrap_or_else(|_| repository.to_owned());
         let address = format!("127.0.0.1:{}", free_port());
-        let config = env::temp_dir().join(format!("tollgate-client-{}.toml", &address[10..]));
+        let config = temporary(&format!("tollgate-client-{}.toml", &address[10..]));
         std::fs::write(&config, format!("{CONFIG}{settings}")).unwrap();
         let process = Command::new(binary)
             .args(["serve", "--listen", &address, "--admin", "off", "--config"])
@@ -102,6 +102,11 @@ impl Drop for Server {
         }
         let _ = std::fs::remove_file(&self.config);
     }
+}
+
+/// Returns a path in the build's folder of temporary files: a killed test leaves files behind.
+pub(crate) fn temporary(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
 async fn reachable(address: &str) {

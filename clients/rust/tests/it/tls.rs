@@ -1,7 +1,7 @@
 //! TLS, and certificates of clients.
 
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -11,14 +11,14 @@ use rcgen::{
 };
 use tollgate_client::{Access, Error, Options};
 
-use crate::support::{Server, free_port};
+use crate::support::{Server, free_port, temporary};
 
 /// A folder that is removed at the end of its test.
 struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> Folder {
-        let folder = env::temp_dir().join(format!("tollgate-client-tls-{}", free_port()));
+        let folder = temporary(&format!("tollgate-client-tls-{}", free_port()));
         fs::create_dir_all(&folder).unwrap();
         Folder(folder)
     }

@@ -10,6 +10,7 @@ import type { CallMetadata } from "./credentials.js";
 import { asTollgateError, cancelled, connectionClosed, fromServiceError, TollgateError } from "./errors.js";
 import type { Lanes } from "./lanes.js";
 import type { CallOptions, Settings } from "./options.js";
+import { Turns } from "./turns.js";
 
 /** An answer, and when its request was sent. */
 export interface Answer<T> {
@@ -35,6 +36,7 @@ export class Caller {
   readonly #parts: CallerParts;
   /** Functions that cancel the pending calls when the connection closes. */
   readonly #pending = new Set<() => void>();
+  readonly #turns = new Turns();
   #sent = 0;
   #closed = false;
 
@@ -68,14 +70,18 @@ export class Caller {
     const request = create(method.input, init);
     this.#parts.budget.deposit();
     for (let attempt = 1; ; attempt += 1) {
+      let failure: TollgateError;
+      const end = await this.#turns.take(method.name, options.signal);
       try {
         return await this.#send(this.#parts.main.pick(), method, request, options);
       } catch (thrown) {
-        const error = asTollgateError(thrown);
-        if (attempt >= this.settings.retry.attempts || !this.mayRetry(error)) throw error;
-        if (!this.#parts.budget.withdraw()) throw error;
-        await this.sleep(this.pauseMs(attempt, error), options.signal);
+        failure = asTollgateError(thrown);
+      } finally {
+        end();
       }
+      if (attempt >= this.settings.retry.attempts || !this.mayRetry(failure)) throw failure;
+      if (!this.#parts.budget.withdraw()) throw failure;
+      await this.sleep(this.pauseMs(attempt, failure), options.signal);
     }
   }
 

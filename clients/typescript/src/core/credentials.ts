@@ -1,7 +1,11 @@
 import { readFileSync, statSync } from "node:fs";
 import { type ChannelCredentials, credentials, Metadata } from "@grpc/grpc-js";
-import { TollgateError } from "./errors.js";
+import { badField, TollgateError } from "./errors.js";
 import type { ConnectOptions } from "./options.js";
+
+/** The values that a header can carry. */
+const PRINTABLE = /^[ -~]*$/;
+const EXPECTED = "expected printable ASCII characters";
 
 /** Returns the credentials of the channels. */
 export function channelCredentials(tls: ConnectOptions["tls"]): ChannelCredentials {
@@ -24,6 +28,8 @@ export class CallMetadata {
 
   constructor(options: ConnectOptions) {
     const { namespace, token, tokenFile } = options;
+    if (typeof token === "string" && !PRINTABLE.test(token)) throw badField("token", EXPECTED);
+    if (namespace !== undefined && !PRINTABLE.test(namespace)) throw badField("namespace", EXPECTED);
     this.#namespace = namespace;
     if (tokenFile !== undefined) {
       const file = new TokenFile(tokenFile);
@@ -39,6 +45,7 @@ export class CallMetadata {
     let token: string | undefined;
     try {
       token = await this.#token();
+      if (token !== undefined && !PRINTABLE.test(token)) throw new TypeError(EXPECTED);
     } catch (cause) {
       const message = `The token cannot be obtained: ${cause instanceof Error ? cause.message : String(cause)}`;
       throw new TollgateError({ code: "UNAUTHENTICATED", reason: "TOKEN_UNAVAILABLE", message, cause });

@@ -76,7 +76,7 @@ export function codeName(code: number): ErrorCode {
 export function fromServiceError(error: ServiceError): TollgateError {
   const insecure = error.code === status.PERMISSION_DENIED && error.details === INSECURE;
   const facts: ErrorFacts = insecure
-    ? { code: "UNAVAILABLE", message: "The server does not answer in plain text. Set `tls`.", cause: error }
+    ? { code: "UNAVAILABLE", message: "The server requires TLS. Set `tls`.", cause: error }
     : { code: codeName(error.code), message: error.details, cause: error };
   // Errors that the library raises itself have no metadata, whatever their type says.
   const metadata = error.metadata as Metadata | undefined;
@@ -103,6 +103,18 @@ export function asTollgateError(error: unknown): TollgateError {
 export function cancelled(signal?: AbortSignal): TollgateError {
   const message = "The call was cancelled by its signal.";
   return new TollgateError({ code: "CANCELLED", message, cause: signal?.reason });
+}
+
+/** The error of a call that the library does not send. */
+export function badField(field: string, description: string): TollgateError {
+  const message = `${field}: ${description}`;
+  return new TollgateError({ code: "INVALID_ARGUMENT", message, violations: [{ field, description }] });
+}
+
+/** The error of an answer that this version does not know, or that lacks its lease. */
+export function unknownAnswer(kind: string, value: number): TollgateError {
+  const message = `The server answered ${kind} ${String(value)}, which this version of the library cannot use. Update the library.`;
+  return new TollgateError({ code: "INTERNAL", reason: "ANSWER_UNKNOWN", message });
 }
 
 /** The error of a call on a closed connection. */

@@ -35,11 +35,11 @@ export interface RetryOptions {
 export interface ConnectOptions {
   /** TLS. `true` uses the authorities of Node.js. Default: plain text. */
   readonly tls?: TlsOptions | true;
-  /** Token of the caller, or a function that each call asks for it. */
+  /** Token of the caller in printable ASCII, or a function that each call asks for it. */
   readonly token?: string | (() => string | Promise<string>);
   /** File with the token of the caller. It is read again when it changes. Excludes `token`. */
   readonly tokenFile?: string;
-  /** Namespace of the names in calls. Default: the namespace of the caller. */
+  /** Namespace of the names in calls, in printable ASCII. Default: that of the caller. */
   readonly namespace?: string;
   /** Deadline of each attempt of a call, above 0, in milliseconds. Default: 1,000. */
   readonly deadlineMs?: number;

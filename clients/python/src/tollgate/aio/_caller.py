@@ -12,12 +12,28 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
+from tollgate import _methods as methods
 from tollgate._methods import Method
 from tollgate._time import Clock
 from tollgate.aio._credentials import Credentials
 from tollgate.aio._transport import Endpoint, Transport, refuse_after_fork
 from tollgate.errors import Error, from_rpc
 from tollgate.options import Budget, Retry, is_retried
+
+IN_FLIGHT = 200
+"""Calls of a connection at a time. A server accepts 256 calls of a connection by default; gRPC
+would queue further ones while their deadlines run.
+"""
+
+_EXEMPT = (
+    methods.RENEW_TASK,
+    methods.RENEW_TASKS,
+    methods.RENEW_LOCK,
+    methods.COMPLETE_TASK,
+    methods.COMPLETE_TASKS,
+    methods.RELEASE_LOCK,
+)
+"""Methods that keep or end a lease: they do not queue behind other calls."""
 
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response", bound=Message)
@@ -43,6 +59,7 @@ class Caller:
         self._open_transport = open_transport
         self._transport: Transport | None = None
         self._closed = False
+        self._turns = asyncio.Semaphore(IN_FLIGHT)
 
     @property
     def transport(self) -> Transport:
@@ -75,16 +92,32 @@ class Caller:
 
         `wait` is the time in seconds that the server may wait before its answer.
         """
+        return (await self.timed(method, request, repeatable=repeatable, wait=wait))[1]
+
+    async def timed(
+        self,
+        method: Method[Request, Response],
+        request: Request,
+        *,
+        repeatable: bool = True,
+        wait: float = 0.0,
+    ) -> tuple[float, Response]:
+        """As `call`. Also returns the clock before the answered request was sent."""
         self._budget.call()
+        turn = self._turns if wait <= 0 and method not in _EXEMPT else contextlib.nullcontext()
         attempt, endpoint = 0, None
         while True:
             attempt += 1
-            endpoint = self.transport.pick(endpoint)
             try:
-                return await self.once(method, request, endpoint, wait=wait)
+                async with turn:
+                    endpoint = self.transport.pick(endpoint)
+                    before = self.clock.now()
+                    return before, await self.once(method, request, endpoint, wait=wait)
             except Error as error:
                 if not self._may_retry(error, attempt, repeatable):
-                    raise
+                    if endpoint is not None:
+                        error = await endpoint.explained(error)
+                    raise error from None
                 pause = self.retry.pause(error, attempt)
             await asyncio.sleep(pause)
 

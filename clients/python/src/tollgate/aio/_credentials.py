@@ -8,8 +8,10 @@ from pathlib import Path
 
 import grpc
 
-from tollgate.errors import Error
+from tollgate.errors import ArgumentError, Error
 from tollgate.options import Token
+
+_PRINTABLE = "expected printable ASCII characters"
 
 
 class TokenFile:
@@ -43,16 +45,22 @@ class Credentials:
     def __init__(self, token: Token | TokenFile | None, namespace: str | None) -> None:
         self._token = token
         self._fixed: tuple[tuple[str, str], ...] = ()
+        if isinstance(token, str) and not _is_header(token):
+            raise ArgumentError("token", expected=_PRINTABLE)
         if namespace is not None:
             if not _is_header(namespace):
-                raise ValueError("namespace must have printable ASCII characters only")
+                raise ArgumentError("namespace", expected=_PRINTABLE)
             self._fixed = (("x-tollgate-namespace", namespace),)
 
     async def metadata(self) -> tuple[tuple[str, str], ...]:
         """Returns the metadata with the current token."""
         if self._token is None:
             return self._fixed
-        token = self._token if isinstance(self._token, str) else self._token()
+        try:
+            token = self._token if isinstance(self._token, str) else self._token()
+        except OSError as error:
+            code, reason = grpc.StatusCode.UNAUTHENTICATED, "TOKEN_UNREADABLE"
+            raise Error(code, f"the token cannot be read: {error}", reason=reason) from error
         if inspect.isawaitable(token):
             token = await token
         if not token or not _is_header(token):

@@ -13,10 +13,14 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from tollgate.aio._plaintext import explain
+from tollgate.errors import ArgumentError, Error
 from tollgate.options import Tls
 
 WAITS = 200
 """Waiting calls and watches of one connection; a server allows 256 calls by default."""
+
+_UNANSWERED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 _HEALTH = "/grpc.health.v1.Health/Watch"
 _HEALTH_PAUSE = 0.5
@@ -78,6 +82,14 @@ class Endpoint:
         self.channel = connect(address)
         self.waiting: list[WaitChannel] = []
         self.serving = True
+        self._explained = connect.encrypts
+
+    async def explained(self, error: Error) -> Error:
+        """Returns the error, once with the reason why a server refuses calls without TLS."""
+        if self._explained or error.code not in _UNANSWERED:
+            return error
+        self._explained = True
+        return await explain(self._address, error)
 
     @property
     def failing(self) -> bool:
@@ -129,6 +141,7 @@ class Connect:
     """Opens channels."""
 
     def __init__(self, tls: Tls | None) -> None:
+        self.encrypts = tls is not None
         self._credentials = None if tls is None else _credentials(tls)
         self._options = list(_OPTIONS)
         if tls is not None and tls.server_name is not None:
@@ -143,10 +156,15 @@ class Connect:
 
 
 def _credentials(tls: Tls) -> grpc.ChannelCredentials:
-    def read(path: Any) -> bytes | None:
-        return None if path is None else Path(path).read_bytes()
+    def read(field: str, path: str | os.PathLike[str] | None) -> bytes | None:
+        try:
+            return None if path is None else Path(path).read_bytes()
+        except OSError as error:
+            raise ArgumentError(field, expected=str(error)) from error
 
-    return grpc.ssl_channel_credentials(read(tls.ca), read(tls.key), read(tls.cert))
+    return grpc.ssl_channel_credentials(
+        read("tls.ca", tls.ca), read("tls.key", tls.key), read("tls.cert", tls.cert)
+    )
 
 
 class Transport:

@@ -11,6 +11,7 @@ import grpc
 from google.protobuf.message import Message
 
 from tollgate import _methods as methods
+from tollgate._build import build
 from tollgate._time import Span, to_duration, to_seconds
 from tollgate.aio._caller import Caller
 from tollgate.aio._keeper import Keeper
@@ -150,11 +151,12 @@ class Bulk:
     ) -> list[Permit | Refusal | Error]:
         """Admits several tasks."""
         requests = [
-            pb.AdmitTaskRequest(
+            build(
+                pb.AdmitTaskRequest,
                 pool=item.pool,
                 device_id=item.device,
                 task_id=item.task,
-                lease_duration=to_duration(item.lease),
+                lease_duration=to_duration(item.lease, "lease_duration"),
             )
             for item in items
         ]
@@ -162,9 +164,8 @@ class Bulk:
         async def send(
             part: list[pb.AdmitTaskRequest],
         ) -> list[tuple[float, pb.AdmitTaskResponse] | Error]:
-            before = self._keeper.clock.now()
-            answer = await self._caller.call(
-                methods.ADMIT_TASKS, pb.AdmitTasksRequest(requests=part)
+            before, answer = await self._caller.timed(
+                methods.ADMIT_TASKS, build(pb.AdmitTasksRequest, requests=part)
             )
             return [
                 _error(r.error) if r.HasField("error") else (before, r.response)
@@ -185,13 +186,14 @@ class Bulk:
                 return refusal(answer)
             except Error as unknown:
                 return unknown
-        duration = None if item.lease is None else to_seconds(item.lease)
+        duration = None if item.lease is None else to_seconds(item.lease, "lease_duration")
         return Permit(self._caller, self._keeper, answer, before, duration=duration, keep=keep)
 
     async def complete(self, items: Sequence[CompleteItem]) -> list[CompleteVerdict | Error]:
         """Reports several results."""
         requests = [
-            pb.CompleteTaskRequest(
+            build(
+                pb.CompleteTaskRequest,
                 pool=item.pool,
                 device_id=item.device,
                 task_id=item.task,
@@ -204,7 +206,7 @@ class Bulk:
 
         async def send(part: list[pb.CompleteTaskRequest]) -> list[CompleteVerdict | Error]:
             answer = await self._caller.call(
-                methods.COMPLETE_TASKS, pb.CompleteTasksRequest(requests=part)
+                methods.COMPLETE_TASKS, build(pb.CompleteTasksRequest, requests=part)
             )
             return [
                 _error(r.error) if r.HasField("error") else CompleteVerdict.of(r.response.verdict)
@@ -216,19 +218,20 @@ class Bulk:
     async def renew(self, items: Sequence[RenewItem]) -> list[Renewal | Error]:
         """Extends several leases."""
         requests = [
-            pb.RenewTaskRequest(
+            build(
+                pb.RenewTaskRequest,
                 pool=item.pool,
                 device_id=item.device,
                 task_id=item.task,
                 fencing_token=item.token,
-                lease_duration=to_duration(item.lease),
+                lease_duration=to_duration(item.lease, "lease_duration"),
             )
             for item in items
         ]
 
         async def send(part: list[pb.RenewTaskRequest]) -> list[Renewal | Error]:
             answer = await self._caller.call(
-                methods.RENEW_TASKS, pb.RenewTasksRequest(requests=part)
+                methods.RENEW_TASKS, build(pb.RenewTasksRequest, requests=part)
             )
             return [
                 _error(r.error)

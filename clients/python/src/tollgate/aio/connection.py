@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
 from tollgate import _methods as methods
+from tollgate._build import build
 from tollgate._time import Clock, Span, to_seconds
 from tollgate.aio._caller import Caller
 from tollgate.aio._credentials import Credentials, TokenFile
@@ -22,7 +23,7 @@ from tollgate.aio.sequence import Sequence as Values
 from tollgate.aio.stock import StockItem
 from tollgate.answers import PoolStatus, Refusal
 from tollgate.enums import CompleteVerdict
-from tollgate.errors import Error
+from tollgate.errors import ArgumentError, Error
 from tollgate.options import Retry, Tls, Token
 from tollgate.rates import Rule
 from tollgate.v1 import admission_pb2 as pb
@@ -56,16 +57,16 @@ class Connection:
         attempt. `token_file` is read again after a change. `namespace` is the namespace of
         all names, by default that of the caller. `deadline` is the deadline of each attempt,
         default 1 s; a waiting call adds its wait. `retry` bounds the retries. `clock` is for
-        tests.
+        tests. Raises ArgumentError if an option is bad.
         """
         servers = [addresses] if isinstance(addresses, str) else list(addresses)
         if not servers:
-            raise ValueError("addresses must contain at least one host:port")
+            raise ArgumentError("addresses", expected="expected at least one host:port")
         if token is not None and token_file is not None:
-            raise ValueError("give token or token_file, not both")
-        seconds = to_seconds(deadline)
+            raise ArgumentError("token", expected="give token or token_file, not both")
+        seconds = to_seconds(deadline, "deadline")
         if seconds <= 0:
-            raise ValueError("deadline must be above 0")
+            raise ArgumentError("deadline", expected="expected above 0")
         credentials = Credentials(
             token if token_file is None else TokenFile(token_file), namespace
         )
@@ -108,7 +109,7 @@ class Connection:
         """Lists the pools that hold leases or run-time settings."""
         page = ""
         while True:
-            request = pb.ListPoolsRequest(page_size=1000, page_token=page)
+            request = build(pb.ListPoolsRequest, page_size=1000, page_token=page)
             answer = await self._caller.call(methods.LIST_POOLS, request)
             for pool in answer.pools:
                 yield PoolStatus.of(pool)

@@ -8,9 +8,8 @@ import socket
 import uuid
 from typing import TYPE_CHECKING
 
-import grpc
-
 from tollgate import _methods as methods
+from tollgate._build import build
 from tollgate._time import Span, to_duration, to_seconds
 from tollgate.aio._caller import Caller
 from tollgate.aio._keeper import Keeper
@@ -18,7 +17,7 @@ from tollgate.aio._lease import LocalLease, Raised, Trace
 from tollgate.aio._wait import wait_in_slices
 from tollgate.answers import Held
 from tollgate.enums import ReleaseLockOutcome
-from tollgate.errors import Error
+from tollgate.errors import Error, unknown_answer
 from tollgate.v1 import lock_pb2 as pb
 
 if TYPE_CHECKING:
@@ -67,11 +66,12 @@ class LockLease(LocalLease):
 
     async def renew_once(self, deadline: float) -> float | str:
         """Sends a renewal. Returns the time left in seconds, or why the lease is lost."""
-        request = pb.RenewLockRequest(
+        request = build(
+            pb.RenewLockRequest,
             name=self.name,
             owner=self.owner,
             fencing_token=self.token,
-            lease_duration=to_duration(self._duration),
+            lease_duration=to_duration(self._duration, "lease_duration"),
         )
         caller = self._caller
         answer = await caller.once(
@@ -94,7 +94,9 @@ class LockLease(LocalLease):
     async def _release(self, until: float | None) -> ReleaseLockOutcome:
         if self._outcome is not None:
             return self._outcome
-        request = pb.ReleaseLockRequest(name=self.name, owner=self.owner, fencing_token=self.token)
+        request = build(
+            pb.ReleaseLockRequest, name=self.name, owner=self.owner, fencing_token=self.token
+        )
         self.stop()
         answer = await self._caller.until_known(methods.RELEASE_LOCK, request, until)
         self._outcome = ReleaseLockOutcome.of(answer.outcome)
@@ -149,29 +151,28 @@ class Lock:
         now = self._keeper.clock.now
 
         async def ask(wait: float) -> tuple[float, pb.AcquireLockResponse]:
-            request = pb.AcquireLockRequest(
+            request = build(
+                pb.AcquireLockRequest,
                 name=self.name,
                 owner=owner,
-                lease_duration=to_duration(lease),
-                max_wait=to_duration(wait) if wait > 0 else None,
+                lease_duration=to_duration(lease, "lease_duration"),
+                max_wait=to_duration(wait, "max_wait") if wait > 0 else None,
             )
-            before = now()
-            return before, await self._caller.call(methods.ACQUIRE_LOCK, request, wait=wait)
+            return await self._caller.timed(methods.ACQUIRE_LOCK, request, wait=wait)
 
-        seconds = to_seconds(wait)
+        seconds = to_seconds(wait, "max_wait")
         if seconds <= 0:
             before, answer = await ask(0)
         else:
             before, answer = await wait_in_slices(ask, _is_acquired, seconds, now)
             answer, before = await self._refresh(answer, before, lease)
         if answer.outcome == pb.ACQUIRE_LOCK_OUTCOME_ACQUIRED:
-            duration = None if lease is None else to_seconds(lease)
+            duration = None if lease is None else to_seconds(lease, "lease_duration")
             return LockLease(
                 self._caller, self._keeper, answer, before, duration=duration, keep=keep
             )
         if answer.outcome != pb.ACQUIRE_LOCK_OUTCOME_HELD:
-            message = f"unknown outcome {answer.outcome}; update the library"
-            raise Error(grpc.StatusCode.UNIMPLEMENTED, message)
+            raise unknown_answer("AcquireLockOutcome", answer.outcome)
         after = answer.retry_after.ToTimedelta() if answer.HasField("retry_after") else None
         return Held(answer.holder, after)
 
@@ -184,8 +185,11 @@ class Lock:
         acquired = answer.outcome == pb.ACQUIRE_LOCK_OUTCOME_ACQUIRED
         if not acquired or now - before <= left * _STALE:
             return answer, before
-        request = pb.AcquireLockRequest(
-            name=self.name, owner=answer.lease.owner, lease_duration=to_duration(lease)
+        request = build(
+            pb.AcquireLockRequest,
+            name=self.name,
+            owner=answer.lease.owner,
+            lease_duration=to_duration(lease, "lease_duration"),
         )
         repeat = await self._caller.until_known(methods.ACQUIRE_LOCK, request, now + left)
         if repeat.lease.fencing_token == answer.lease.fencing_token:
@@ -194,7 +198,9 @@ class Lock:
 
     async def holder(self) -> str | None:
         """Returns the owner that holds the lock; None if it is free."""
-        answer = await self._caller.call(methods.GET_LOCK, pb.GetLockRequest(name=self.name))
+        answer = await self._caller.call(
+            methods.GET_LOCK, build(pb.GetLockRequest, name=self.name)
+        )
         return answer.lease.owner if answer.held else None
 
 

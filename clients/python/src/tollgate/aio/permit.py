@@ -6,9 +6,8 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-import grpc
-
 from tollgate import _methods as methods
+from tollgate._build import build
 from tollgate._time import to_duration
 from tollgate.aio._caller import Caller
 from tollgate.aio._keeper import Keeper
@@ -91,12 +90,13 @@ class Permit(LocalLease):
 
     async def renew_once(self, deadline: float) -> float | str:
         """Sends a renewal. Returns the time left in seconds, or why the lease is lost."""
-        request = pb.RenewTaskRequest(
+        request = build(
+            pb.RenewTaskRequest,
             pool=self.pool,
             device_id=self.device,
             task_id=self.task,
             fencing_token=self.token,
-            lease_duration=to_duration(self._duration),
+            lease_duration=to_duration(self._duration, "lease_duration"),
         )
         caller = self._caller
         answer = await caller.once(
@@ -125,7 +125,8 @@ class Permit(LocalLease):
     ) -> CompleteVerdict:
         if self._verdict is not None:
             return self._verdict
-        request = pb.CompleteTaskRequest(
+        request = build(
+            pb.CompleteTaskRequest,
             pool=self.pool,
             device_id=self.device,
             task_id=self.task,
@@ -171,8 +172,3 @@ class Permit(LocalLease):
 
     def __repr__(self) -> str:
         return f"<Permit {self.what}, token {self.token}, valid for {self.valid_for}>"
-
-
-def unexpected(answer: str) -> Error:
-    """Returns the error for an answer that this version does not know."""
-    return Error(grpc.StatusCode.UNIMPLEMENTED, f"unknown answer: {answer}; update the library")

@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator, Iterable
 from datetime import timedelta
 
 from tollgate import _methods as methods
+from tollgate._build import build
 from tollgate._time import Span, to_duration, to_seconds, to_timestamp
 from tollgate.aio._caller import Caller
 from tollgate.aio._keeper import Keeper
 from tollgate.aio._wait import wait_in_slices
-from tollgate.aio.permit import Permit, unexpected
+from tollgate.aio.permit import Permit
 from tollgate.aio.watch import PoolWatch
 from tollgate.answers import (
     AlreadyCompleted,
@@ -34,6 +35,7 @@ from tollgate.enums import (
     RequeueVerdict,
     TaskState,
 )
+from tollgate.errors import ArgumentError, unknown_answer
 from tollgate.v1 import admission_pb2 as pb
 
 _REFUSALS: dict[int, type[Refusal]] = {
@@ -51,7 +53,7 @@ def refusal(answer: pb.AdmitTaskResponse) -> Refusal:
     """Reads an answer other than ADMITTED. Raises Error for an unknown one."""
     kind = _REFUSALS.get(answer.decision)
     if kind is None:
-        raise unexpected(f"decision {answer.decision}")
+        raise unknown_answer("AdmitDecision", answer.decision)
     after = answer.retry_after.ToTimedelta() if answer.HasField("retry_after") else None
     return kind(after, Usage.of(answer.usage), answer.degraded)
 
@@ -79,9 +81,13 @@ class Pool:
         `wait` is the time to wait for a slot, default 0. A wait above 10 s uses several calls,
         which keep its ticket. `lease` is the length of the lease, 100 ms to 24 h; default: the
         pool's. With `keep=False` no keeper renews the lease. Returns a permit, or Full,
-        Paused or AlreadyCompleted. Raises Error if no decision is known.
+        Paused or AlreadyCompleted. Raises Error if no decision is known, and for an empty task:
+        `poll` takes a queued one.
         """
-        return await self._admit(device, task, to_seconds(wait), lease, keep)
+        if not task:
+            expected = "expected 1 to 256 bytes; poll takes a queued task"
+            raise ArgumentError("task_id", expected=expected)
+        return await self._admit(device, task, wait, lease, keep)
 
     async def poll(
         self, device: str, *, wait: Span = 0, lease: Span | None = None, keep: bool = True
@@ -90,35 +96,36 @@ class Pool:
 
         `Permit.dispatched` is that task. Returns NoTask if none is queued. Otherwise as `admit`.
         """
-        return await self._admit(device, "", to_seconds(wait), lease, keep)
+        return await self._admit(device, "", wait, lease, keep)
 
     async def _admit(
-        self, device: str, task: str, wait: float, lease: Span | None, keep: bool
+        self, device: str, task: str, wait: Span, lease: Span | None, keep: bool
     ) -> Permit | Refusal:
+        seconds = to_seconds(wait, "max_wait")
         now = self._keeper.clock.now
 
         async def ask(wait: float) -> tuple[float, pb.AdmitTaskResponse]:
-            request = pb.AdmitTaskRequest(
+            request = build(
+                pb.AdmitTaskRequest,
                 pool=self.name,
                 device_id=device,
                 task_id=task,
-                lease_duration=to_duration(lease),
-                max_wait=to_duration(wait) if wait > 0 else None,
+                lease_duration=to_duration(lease, "lease_duration"),
+                max_wait=to_duration(wait, "max_wait") if wait > 0 else None,
             )
-            before = now()
-            return before, await self._caller.call(methods.ADMIT_TASK, request, wait=wait)
+            return await self._caller.timed(methods.ADMIT_TASK, request, wait=wait)
 
         def is_final(answer: tuple[float, pb.AdmitTaskResponse]) -> bool:
             return answer[1].decision != pb.ADMIT_DECISION_FULL
 
-        if wait <= 0:
+        if seconds <= 0:
             before, answer = await ask(0)
         else:
-            before, answer = await wait_in_slices(ask, is_final, wait, now)
+            before, answer = await wait_in_slices(ask, is_final, seconds, now)
             answer, before = await self._refresh(answer, before, lease)
         if answer.decision != pb.ADMIT_DECISION_ADMITTED:
             return refusal(answer)
-        duration = None if lease is None else to_seconds(lease)
+        duration = None if lease is None else to_seconds(lease, "lease_duration")
         return Permit(self._caller, self._keeper, answer, before, duration=duration, keep=keep)
 
     async def _refresh(
@@ -130,11 +137,12 @@ class Pool:
         admitted = answer.decision == pb.ADMIT_DECISION_ADMITTED
         if not admitted or now - before <= left * _STALE:
             return answer, before
-        request = pb.AdmitTaskRequest(
+        request = build(
+            pb.AdmitTaskRequest,
             pool=self.name,
             device_id=answer.lease.device_id,
             task_id=answer.lease.task_id,
-            lease_duration=to_duration(lease),
+            lease_duration=to_duration(lease, "lease_duration"),
         )
         repeat = await self._caller.until_known(methods.ADMIT_TASK, request, now + left)
         if repeat.decision == pb.ADMIT_DECISION_ADMITTED:
@@ -157,7 +165,8 @@ class Pool:
 
         Without a token the result counts for any lease of the task.
         """
-        request = pb.CompleteTaskRequest(
+        request = build(
+            pb.CompleteTaskRequest,
             pool=self.name,
             device_id=device,
             task_id=task,
@@ -175,15 +184,15 @@ class Pool:
 
         The time left counts from before the call, and is 0 unless the verdict is RENEWED.
         """
-        request = pb.RenewTaskRequest(
+        request = build(
+            pb.RenewTaskRequest,
             pool=self.name,
             device_id=device,
             task_id=task,
             fencing_token=token,
-            lease_duration=to_duration(lease),
+            lease_duration=to_duration(lease, "lease_duration"),
         )
-        before = self._keeper.clock.now()
-        answer = await self._caller.call(methods.RENEW_TASK, request)
+        before, answer = await self._caller.timed(methods.RENEW_TASK, request)
         passed = timedelta(seconds=self._keeper.clock.now() - before)
         left = max(answer.lease.expires_in.ToTimedelta() - passed, timedelta())
         return RenewVerdict.of(answer.verdict), left
@@ -194,7 +203,8 @@ class Pool:
         Sends at most 1,000 tasks in a call.
         """
         queued = [
-            pb.QueuedTask(
+            build(
+                pb.QueuedTask,
                 device_id=task.device,
                 task_id=task.task,
                 payload=task.payload,
@@ -205,7 +215,7 @@ class Pool:
         statuses: list[EnqueueStatus] = []
         while queued:
             part = take(queued)
-            request = pb.EnqueueTasksRequest(pool=self.name, tasks=part)
+            request = build(pb.EnqueueTasksRequest, pool=self.name, tasks=part)
             answer = await self._caller.call(methods.ENQUEUE_TASKS, request)
             statuses.extend(EnqueueStatus.of(result.status) for result in answer.results)
             del queued[: len(part)]
@@ -218,8 +228,8 @@ class Pool:
 
         Returns the verdict, and whether an earlier call had evicted it.
         """
-        request = pb.EvictTaskRequest(
-            pool=self.name, device_id=device, task_id=task, reason=reason
+        request = build(
+            pb.EvictTaskRequest, pool=self.name, device_id=device, task_id=task, reason=reason
         )
         answer = await self._caller.call(methods.EVICT_TASK, request)
         return EvictVerdict.of(answer.verdict), answer.replayed
@@ -229,7 +239,7 @@ class Pool:
 
         Returns the verdict, and whether an earlier call had cancelled it.
         """
-        request = pb.CancelTaskRequest(pool=self.name, device_id=device, task_id=task)
+        request = build(pb.CancelTaskRequest, pool=self.name, device_id=device, task_id=task)
         answer = await self._caller.call(methods.CANCEL_TASK, request)
         return CancelVerdict.of(answer.verdict), answer.replayed
 
@@ -244,7 +254,9 @@ class Pool:
 
     async def status(self) -> PoolStatus:
         """Returns settings and usage."""
-        answer = await self._caller.call(methods.GET_POOL, pb.GetPoolRequest(pool=self.name))
+        answer = await self._caller.call(
+            methods.GET_POOL, build(pb.GetPoolRequest, pool=self.name)
+        )
         return PoolStatus.of(answer.pool)
 
     async def configure(
@@ -262,11 +274,12 @@ class Pool:
         `capacity` is 0 to 1,000,000 slots, `lease` 100 ms to 24 h, `grace` 0 to 30 days and
         `max_attempts` 1 to 1,000. `reset` first removes all run-time settings.
         """
-        request = pb.ConfigurePoolRequest(
+        request = build(
+            pb.ConfigurePoolRequest,
             pool=self.name,
             capacity=capacity,
-            lease_duration=to_duration(lease),
-            expiry_grace=to_duration(grace),
+            lease_duration=to_duration(lease, "lease_duration"),
+            expiry_grace=to_duration(grace, "expiry_grace"),
             max_attempts=max_attempts,
         )
         if paused is not None:
@@ -280,7 +293,7 @@ class Pool:
         """Lists the leases, the earliest end first."""
         page = ""
         while True:
-            request = pb.ListLeasesRequest(pool=self.name, page_size=1000, page_token=page)
+            request = build(pb.ListLeasesRequest, pool=self.name, page_size=1000, page_token=page)
             answer = await self._caller.call(methods.LIST_LEASES, request)
             for lease in answer.leases:
                 yield Lease.of(lease)
@@ -292,8 +305,12 @@ class Pool:
         """Lists the queued tasks, or those of a final state."""
         page = ""
         while True:
-            request = pb.ListTasksRequest(
-                pool=self.name, state=f"TASK_STATE_{state.name}", page_size=1000, page_token=page
+            request = build(
+                pb.ListTasksRequest,
+                pool=self.name,
+                state=f"TASK_STATE_{state.name}",
+                page_size=1000,
+                page_token=page,
             )
             answer = await self._caller.call(methods.LIST_TASKS, request)
             for task in answer.tasks:

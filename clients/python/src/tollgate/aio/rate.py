@@ -9,6 +9,7 @@ from typing import Literal
 import grpc
 
 from tollgate import _methods as methods
+from tollgate._build import build
 from tollgate._time import Span, to_duration
 from tollgate.aio._caller import Caller
 from tollgate.aio.watch import RateWatch
@@ -42,7 +43,8 @@ class RateLimiter:
 
     def _request(self, key: str, cost: int | None, request_id: str) -> pb.CheckRateRequest:
         against = self.against
-        return pb.CheckRateRequest(
+        return build(
+            pb.CheckRateRequest,
             key=key,
             policy=against if isinstance(against, str) else None,
             rule=None if isinstance(against, str) else against.message(),
@@ -82,7 +84,9 @@ class RateLimiter:
         `on_failure` does not apply: an answer with `error` was not decided.
         """
         checks = [self._request(key, cost, uuid.uuid4().hex) for key in keys]
-        answer = await self._caller.call(methods.CHECK_RATES, pb.CheckRatesRequest(checks=checks))
+        answer = await self._caller.call(
+            methods.CHECK_RATES, build(pb.CheckRatesRequest, checks=checks)
+        )
         return [RateAnswer.of(result) for result in answer.results]
 
     def _policy(self) -> str:
@@ -90,19 +94,23 @@ class RateLimiter:
 
     async def reset(self, key: str) -> bool:
         """Clears the usage of a key; a ban stays. Returns whether it had usage."""
-        request = pb.ResetRateRequest(key=key, policy=self._policy())
+        request = build(pb.ResetRateRequest, key=key, policy=self._policy())
         return (await self._caller.call(methods.RESET_RATE, request)).existed
 
     async def ban(self, key: str, duration: Span, *, reason: str = "") -> Ban:
         """Bans a key from now on, for 1 ms to 30 days."""
-        request = pb.BanRequest(
-            key=key, policy=self._policy(), duration=to_duration(duration), reason=reason
+        request = build(
+            pb.BanRequest,
+            key=key,
+            policy=self._policy(),
+            duration=to_duration(duration, "duration"),
+            reason=reason,
         )
         return Ban.of((await self._caller.call(methods.BAN, request)).ban)
 
     async def unban(self, key: str) -> bool:
         """Lifts the ban of a key; clears its strikes and usage. Returns whether it was banned."""
-        request = pb.UnbanRequest(key=key, policy=self._policy())
+        request = build(pb.UnbanRequest, key=key, policy=self._policy())
         return (await self._caller.call(methods.UNBAN, request)).existed
 
     async def key(self, key: str) -> KeyStatus:
@@ -117,7 +125,9 @@ class RateLimiter:
         """Lists the running bans, the earliest end first."""
         page = ""
         while True:
-            request = pb.ListBansRequest(policy=self._policy(), page_size=1000, page_token=page)
+            request = build(
+                pb.ListBansRequest, policy=self._policy(), page_size=1000, page_token=page
+            )
             answer = await self._caller.call(methods.LIST_BANS, request)
             for ban in answer.bans:
                 yield Ban.of(ban)

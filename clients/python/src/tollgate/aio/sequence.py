@@ -7,6 +7,7 @@ import uuid
 from collections import deque
 
 from tollgate import _methods as methods
+from tollgate._build import build
 from tollgate.aio._caller import Caller
 from tollgate.sequences import Block, LastValue, Value
 from tollgate.v1 import sequence_pb2 as pb
@@ -34,7 +35,8 @@ class Sequence:
         values. `request_id` identifies the request: a repeat within 5 minutes returns the
         same values. Default: a generated one, which the retries of this call keep.
         """
-        request = pb.NextSequenceRequest(
+        request = build(
+            pb.NextSequenceRequest,
             name=self.name,
             count=count,
             step=step,
@@ -48,7 +50,7 @@ class Sequence:
 
     async def last(self) -> LastValue:
         """Returns the last value that was given out."""
-        request = pb.GetSequenceRequest(name=self.name)
+        request = build(pb.GetSequenceRequest, name=self.name)
         return LastValue.of(await self._caller.call(methods.GET_SEQUENCE, request))
 
     def allocator(self, block: int = 100) -> Allocator:

@@ -7,14 +7,13 @@ import uuid
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import grpc
-
 from tollgate import _methods as methods
+from tollgate._build import build
 from tollgate._time import Clock, Span, to_duration
 from tollgate.aio._caller import Caller
 from tollgate.aio._lease import Raised, Trace, margin
 from tollgate.enums import CancelOutcome, ConfirmOutcome, ReservationState
-from tollgate.errors import Error
+from tollgate.errors import Error, unknown_answer
 from tollgate.stocks import AlreadySettled, BuyerLimit, NotReserved, Short, Stock
 from tollgate.v1 import stock_pb2 as pb
 
@@ -92,12 +91,12 @@ class StockItem:
 
     async def get(self) -> Stock:
         """Returns the stock. Raises Error NOT_FOUND if it was never set."""
-        request = pb.GetStockRequest(sku=self.sku)
+        request = build(pb.GetStockRequest, sku=self.sku)
         return Stock.of((await self._caller.call(methods.GET_STOCK, request)).stock)
 
     async def set(self, on_hand: int) -> Stock:
         """Sets the quantity on hand, 0 to 2^53-1. The call is never repeated."""
-        request = pb.SetStockRequest(sku=self.sku, on_hand=on_hand)
+        request = build(pb.SetStockRequest, sku=self.sku, on_hand=on_hand)
         answer = await self._caller.call(methods.SET_STOCK, request, repeatable=False)
         return Stock.of(answer.stock)
 
@@ -109,7 +108,7 @@ class StockItem:
         repeated.
         """
         identity = uuid.uuid4().hex if request_id is None else request_id
-        request = pb.AddStockRequest(sku=self.sku, delta=delta, request_id=identity)
+        request = build(pb.AddStockRequest, sku=self.sku, delta=delta, request_id=identity)
         repeatable = bool(identity)
         answer = await self._caller.call(methods.ADD_STOCK, request, repeatable=repeatable)
         return Stock.of(answer.stock, answer.replayed)
@@ -129,16 +128,16 @@ class StockItem:
         buyer may have reserved and bought. Returns a reservation, or Short, BuyerLimit or
         AlreadySettled.
         """
-        request = pb.ReserveStockRequest(
+        request = build(
+            pb.ReserveStockRequest,
             sku=self.sku,
             order_id=order,
             quantity=quantity,
-            hold_duration=to_duration(hold),
+            hold_duration=to_duration(hold, "hold_duration"),
             buyer_id=buyer,
             buyer_limit=buyer_limit,
         )
-        before = self.clock.now()
-        answer = await self._caller.call(methods.RESERVE_STOCK, request)
+        before, answer = await self._caller.timed(methods.RESERVE_STOCK, request)
         stock = Stock.of(answer.stock)
         if answer.outcome == pb.RESERVE_OUTCOME_RESERVED:
             return Reservation(self, answer, before)
@@ -149,20 +148,19 @@ class StockItem:
             return BuyerLimit(stock, answer.buyer_quantity)
         if answer.outcome == pb.RESERVE_OUTCOME_ALREADY_SETTLED:
             return AlreadySettled(stock, ReservationState.of(answer.reservation.state))
-        message = f"unknown outcome {answer.outcome}; update the library"
-        raise Error(grpc.StatusCode.UNIMPLEMENTED, message)
+        raise unknown_answer("ReserveOutcome", answer.outcome)
 
     async def confirm(self, order: str) -> tuple[ConfirmOutcome, bool]:
         """Confirms a paid reservation, also a lapsed one, and repeats until it is decided.
 
         Returns the outcome, and whether a lapsed quantity was taken again.
         """
-        request = pb.ConfirmReservationRequest(sku=self.sku, order_id=order)
+        request = build(pb.ConfirmReservationRequest, sku=self.sku, order_id=order)
         answer = await self._caller.until_known(methods.CONFIRM_RESERVATION, request)
         return ConfirmOutcome.of(answer.outcome), answer.retaken
 
     async def cancel(self, order: str, *, until: float | None = None) -> CancelOutcome:
         """Cancels a reservation, and repeats until it is decided."""
-        request = pb.CancelReservationRequest(sku=self.sku, order_id=order)
+        request = build(pb.CancelReservationRequest, sku=self.sku, order_id=order)
         answer = await self._caller.until_known(methods.CANCEL_RESERVATION, request, until)
         return CancelOutcome.of(answer.outcome)

@@ -54,7 +54,7 @@ class Worker:
         self._device = device
         self._handler = handler
         self._lease = lease
-        self._idle = to_seconds(idle)
+        self._idle = to_seconds(idle, "idle")
         self._on_done = on_done
         self._stopped = asyncio.Event()
 

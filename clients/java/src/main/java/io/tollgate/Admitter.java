@@ -79,7 +79,8 @@ final class Admitter {
       case ADMIT_DECISION_PAUSED -> new Admission.Paused(retryAfter, usage);
       case ADMIT_DECISION_NO_TASK -> new Admission.NoTask();
       case ADMIT_DECISION_ALREADY_COMPLETED -> new Admission.AlreadyCompleted();
-      default -> throw TollgateException.unknownAnswer(answer.getDecision());
+      default ->
+          throw TollgateException.unknownAnswer("AdmitDecision " + answer.getDecisionValue());
     };
   }
 

@@ -175,10 +175,14 @@ public final class Bulk {
     List<Result<T>> results = new ArrayList<>(answers.size());
     for (R answer : answers) {
       io.tollgate.v1.ItemError failure = error.apply(answer);
-      results.add(
-          failure == null
-              ? Result.of(value.apply(answer))
-              : Result.failed(TollgateException.from(failure)));
+      try {
+        results.add(
+            failure == null
+                ? Result.of(value.apply(answer))
+                : Result.failed(TollgateException.from(failure)));
+      } catch (TollgateException unknown) {
+        results.add(Result.failed(unknown));
+      }
     }
     return results;
   }

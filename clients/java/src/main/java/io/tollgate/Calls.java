@@ -34,6 +34,7 @@ final class Calls {
   private final LongSupplier clock;
   private final CallOptions options;
   private final Duration deadline;
+  private final InFlight inFlight;
   private final Set<Op<?>> running = ConcurrentHashMap.newKeySet();
   private volatile boolean closed;
 
@@ -43,7 +44,9 @@ final class Calls {
       ScheduledExecutorService timer,
       LongSupplier clock,
       CallOptions options,
-      Duration deadline) {
+      Duration deadline,
+      InFlight inFlight) {
+    this.inFlight = inFlight;
     this.endpoints = endpoints;
     this.budget = budget;
     this.timer = timer;
@@ -128,7 +131,18 @@ final class Calls {
     }
 
     void attempt() {
+      boolean waits = !plan.maxWait().isZero();
+      if (waits || InFlight.isExempt(method)) {
+        attempt(() -> {});
+      } else {
+        inFlight.acquire(() -> attempt(inFlight::release));
+      }
+    }
+
+    /** Sends the request, and runs {@code ended} at the end of the attempt. */
+    private void attempt(Runnable ended) {
       if (result.isDone()) {
+        ended.run();
         return;
       }
       attempts++;
@@ -139,9 +153,10 @@ final class Calls {
       try {
         ClientCall<Q, A> attempt = line.channel().newCall(method, limited(sent));
         result.onCancel(() -> attempt.cancel("cancelled by the caller", null));
-        ClientCalls.asyncUnaryCall(attempt, request.get(), new Answer(line, sent));
+        ClientCalls.asyncUnaryCall(attempt, request.get(), new Answer(line, sent, ended));
       } catch (RuntimeException failure) {
         line.release();
+        ended.run();
         result.completeExceptionally(TollgateException.from(failure));
       }
     }
@@ -198,11 +213,13 @@ final class Calls {
     private final class Answer implements StreamObserver<A> {
       private final Endpoint.Line line;
       private final long sent;
+      private final Runnable ended;
       private A message;
 
-      Answer(Endpoint.Line line, long sent) {
+      Answer(Endpoint.Line line, long sent, Runnable ended) {
         this.line = line;
         this.sent = sent;
+        this.ended = ended;
       }
 
       @Override
@@ -213,12 +230,14 @@ final class Calls {
       @Override
       public void onError(Throwable error) {
         line.release();
+        ended.run();
         failed(TollgateException.from(error));
       }
 
       @Override
       public void onCompleted() {
         line.release();
+        ended.run();
         result.complete(new Reply<>(message, sent, last));
       }
     }

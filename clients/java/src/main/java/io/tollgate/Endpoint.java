@@ -7,9 +7,9 @@ import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 
-/** One server: a connection for calls, and further ones for calls that wait. */
+/** One server: a connection for calls, and further ones for calls that wait and for streams. */
 final class Endpoint {
-  /** Waits on one connection. A server accepts 256 calls on a connection by default. */
+  /** Waits and streams on one connection. A server accepts 256 calls on a connection by default. */
   static final int WAITS_PER_CONNECTION = 200;
 
   /** A connection that a call uses until {@link #release()}. */

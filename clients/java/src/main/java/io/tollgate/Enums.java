@@ -6,7 +6,7 @@ final class Enums {
 
   /**
    * Returns the value whose name is that of {@code value} without {@code prefix}. Fails with
-   * UNIMPLEMENTED for a value that this version does not know.
+   * INTERNAL for a value that this version does not know.
    */
   static <E extends Enum<E>> E of(Class<E> type, String prefix, Enum<?> value) {
     try {

@@ -80,7 +80,8 @@ public final class Lock {
         Duration retryAfter = Times.duration(answer.getRetryAfter());
         yield new LockResult.Held(answer.getHolder(), retryAfter);
       }
-      default -> throw TollgateException.unknownAnswer(answer.getOutcome());
+      default ->
+          throw TollgateException.unknownAnswer("AcquireLockOutcome " + answer.getOutcomeValue());
     };
   }
 }

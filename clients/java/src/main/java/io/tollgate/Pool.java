@@ -46,7 +46,8 @@ public final class Pool {
   /** Asks for a slot without blocking. Cancel the future to leave the queue. */
   public CompletableFuture<Admission> admitAsync(String device, String task, AdmitOptions options) {
     if (task.isEmpty()) {
-      throw new IllegalArgumentException("the task is empty; poll asks for a queued task");
+      String expected = "expected 1 to 256 bytes; poll asks for a queued task";
+      return Op.failed(TollgateException.badField("task_id", expected));
     }
     AdmitTaskRequest request =
         AdmitTaskRequest.newBuilder().setPool(name).setDeviceId(device).setTaskId(task).build();

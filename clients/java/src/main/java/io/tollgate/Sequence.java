@@ -3,6 +3,7 @@ package io.tollgate;
 import io.tollgate.v1.GetSequenceRequest;
 import io.tollgate.v1.NextSequenceRequest;
 import io.tollgate.v1.SequenceServiceGrpc;
+import java.util.Optional;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 
@@ -26,8 +27,9 @@ public final class Sequence {
     return Op.await(nextAsync(options));
   }
 
-  /** Returns the next values without blocking. */
+  /** Returns the next values without blocking. With an empty request id there is no retry. */
   public CompletableFuture<SequenceValues> nextAsync(SequenceOptions options) {
+    boolean repeatable = !options.requestId().equals(Optional.of(""));
     var request =
         NextSequenceRequest.newBuilder()
             .setName(name)
@@ -36,7 +38,10 @@ public final class Sequence {
             .setRequestId(options.requestId().orElseGet(() -> UUID.randomUUID().toString()));
     options.floor().ifPresent(request::setFloor);
     return core.calls()
-        .send(SequenceServiceGrpc.getNextSequenceMethod(), CallPlan.SAFE, request.build())
+        .send(
+            SequenceServiceGrpc.getNextSequenceMethod(),
+            repeatable ? CallPlan.SAFE : CallPlan.ONCE,
+            request.build())
         .map(reply -> SequenceValues.of(reply.answer()));
   }
 
@@ -51,8 +56,8 @@ public final class Sequence {
     return new SequenceStatus(
         answer.getLast(),
         answer.hasUpdateTime()
-            ? java.util.Optional.of(Times.instant(answer.getUpdateTime()))
-            : java.util.Optional.empty(),
+            ? Optional.of(Times.instant(answer.getUpdateTime()))
+            : Optional.empty(),
         answer.getSerial());
   }
 

@@ -9,7 +9,8 @@ import java.util.OptionalLong;
  * @param count how many values, 1 to 10,000; default 1
  * @param step distance between values, 1 to 2^63-1, with a calendar 1 to 1,000,000; default 1
  * @param floor lower bound of the values, 0 to 2^63-1; default none
- * @param requestId a repeat within 5 minutes gets the same values; default: a new one for each call
+ * @param requestId a repeat within 5 minutes gets the same values; default: a new one for each
+ *     call; empty: none, and the call is not retried
  */
 public record SequenceOptions(
     int count, long step, OptionalLong floor, Optional<String> requestId) {

@@ -121,7 +121,8 @@ public final class Stock {
           new ReserveResult.AlreadySettled(
               answer.getReservation().getState() == ReservationState.RESERVATION_STATE_CONFIRMED,
               level);
-      default -> throw TollgateException.unknownAnswer(answer.getOutcome());
+      default ->
+          throw TollgateException.unknownAnswer("ReserveOutcome " + answer.getOutcomeValue());
     };
   }
 

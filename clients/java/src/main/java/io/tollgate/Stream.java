@@ -9,7 +9,9 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
 
-/** One stream of events, with at most a few unread messages. */
+/**
+ * One stream of events, with at most a few unread messages. It travels on a connection for waits.
+ */
 final class Stream<E> {
   private static final int UNREAD = 64;
 
@@ -19,10 +21,12 @@ final class Stream<E> {
   private final LinkedBlockingQueue<Entry<E>> entries = new LinkedBlockingQueue<>();
   private final CountDownLatch opened = new CountDownLatch(1);
   private final long openNanos;
+  private final Endpoint.Line line;
   private final ClientCall<?, ?> call;
   private volatile boolean open;
 
-  private Stream(ClientCall<?, ?> call, long openNanos) {
+  private Stream(Endpoint.Line line, ClientCall<?, ?> call, long openNanos) {
+    this.line = line;
     this.call = call;
     this.openNanos = openNanos;
   }
@@ -31,8 +35,9 @@ final class Stream<E> {
       Core core, MethodDescriptor<Q, A> method, Q request, Function<A, E> convert) {
     Endpoint server = core.endpoints().pick(null);
     server.reconnect();
-    ClientCall<Q, A> call = server.line().channel().newCall(method, core.calls().options());
-    Stream<E> stream = new Stream<>(call, core.calls().deadlineNanos());
+    Endpoint.Line line = server.waitLine();
+    ClientCall<Q, A> call = line.channel().newCall(method, core.calls().options());
+    Stream<E> stream = new Stream<>(line, call, core.calls().deadlineNanos());
     call.start(stream.listener(convert), new Metadata());
     call.sendMessage(request);
     call.halfClose();
@@ -55,6 +60,7 @@ final class Stream<E> {
 
       @Override
       public void onClose(Status status, Metadata trailers) {
+        line.release();
         Status end =
             status.isOk() ? Status.UNAVAILABLE.withDescription("the stream has ended") : status;
         entries.add(new Entry<>(null, TollgateException.from(end.asRuntimeException(trailers))));

@@ -27,13 +27,20 @@ final class TokenCredentials extends CallCredentials {
         () -> {
           try {
             Metadata headers = new Metadata();
-            headers.put(AUTHORIZATION, "Bearer " + token.get());
+            headers.put(AUTHORIZATION, "Bearer " + printable(token.get()));
             applier.apply(headers);
           } catch (RuntimeException failure) {
             String text = "the token cannot be read: " + failure.getMessage();
             applier.fail(Status.UNAUTHENTICATED.withDescription(text).withCause(failure));
           }
         });
+  }
+
+  private static String printable(String token) {
+    if (!Headers.isPrintable(token)) {
+      throw new IllegalStateException(Headers.EXPECTED);
+    }
+    return token;
   }
 
   /** Reads a token from a file, and again when the file has changed. */

@@ -31,10 +31,11 @@ import java.util.function.Supplier;
  *
  * <p>Retries: a call has up to 8 attempts, each with the deadline, after pauses that grow from 100
  * ms to 2 s with full jitter, and after the RetryInfo of the server (up to 10 s). UNAVAILABLE and
- * DEADLINE_EXCEEDED are retried for calls that are safe to repeat: all but {@link Stock#set}.
- * RESOURCE_EXHAUSTED is retried if the server sent RetryInfo. Retries take from a budget: see
- * {@link #retryBudget}. Renewals and results of tasks do not: they are repeated until the lease
- * ends, or until the verdict is known.
+ * DEADLINE_EXCEEDED are retried for calls that are safe to repeat: all but {@link Stock#set}, and
+ * {@link Stock#add} and {@link Sequence#next} with an empty request id. RESOURCE_EXHAUSTED is
+ * retried if the server sent RetryInfo. Retries take from a budget: see {@link #retryBudget}.
+ * Renewals and results of tasks do not: they are repeated until the lease ends, or until the
+ * verdict is known.
  */
 public final class TollgateBuilder {
   private static final int MESSAGE_MAX_BYTES = 64 << 20;
@@ -98,8 +99,14 @@ public final class TollgateBuilder {
     return this;
   }
 
-  /** Sets the token of this client. Default: none. Use TLS with it. */
+  /**
+   * Sets the token of this client. Default: none. Use TLS with it. Fails with INVALID_ARGUMENT
+   * unless it consists of printable ASCII characters.
+   */
   public TollgateBuilder token(String value) {
+    if (!Headers.isPrintable(value)) {
+      throw TollgateException.badField("token", Headers.EXPECTED);
+    }
     return token(() -> value);
   }
 
@@ -114,8 +121,14 @@ public final class TollgateBuilder {
     return this;
   }
 
-  /** Sets the namespace of all names. Default: that of the token, else the default one. */
+  /**
+   * Sets the namespace of all names. Default: that of the token, else the default one. Fails with
+   * INVALID_ARGUMENT unless it consists of printable ASCII characters.
+   */
   public TollgateBuilder namespace(String name) {
+    if (!Headers.isPrintable(name)) {
+      throw TollgateException.badField("namespace", Headers.EXPECTED);
+    }
     namespace = name;
     return this;
   }
@@ -183,7 +196,8 @@ public final class TollgateBuilder {
         addresses.stream().map(address -> new Endpoint(() -> line(address, executor))).toList();
     Endpoints endpoints = new Endpoints(servers, timer, options);
     RetryBudget budget = new RetryBudget(retryShare, retryReserve);
-    Calls calls = new Calls(endpoints, budget, timer, clock, options, deadline);
+    Calls calls =
+        new Calls(endpoints, budget, timer, clock, options, deadline, new InFlight(executor));
     Core core = new Core(calls, endpoints, clock, timer, executor, waitLengths);
     endpoints.watch();
     return new Tollgate(core);

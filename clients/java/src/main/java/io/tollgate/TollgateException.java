@@ -159,14 +159,24 @@ public final class TollgateException extends RuntimeException {
     return out.toString();
   }
 
+  /** Returns the error of a request that the library does not send. */
+  static TollgateException badField(String field, String expected) {
+    List<Violation> violations = List.of(new Violation(field, expected));
+    Status status = Status.INVALID_ARGUMENT;
+    return new TollgateException(
+        status.getCode(), "", violations, null, message(status, "", violations), null);
+  }
+
   /** Returns the error for an answer that this version of the library does not know. */
   static TollgateException unknownAnswer(Object answer) {
     return new TollgateException(
-        Status.Code.UNIMPLEMENTED,
-        "UNKNOWN_ANSWER",
+        Status.Code.INTERNAL,
+        "ANSWER_UNKNOWN",
         List.of(),
         null,
-        "the server answered " + answer + ", which this version of the library does not know",
+        "INTERNAL: the server answered "
+            + answer
+            + ", which this version of the library does not know: update the library",
         null);
   }
 }

@@ -18,8 +18,11 @@ import io.tollgate.v1.AddStockRequest;
 import io.tollgate.v1.AddStockResponse;
 import io.tollgate.v1.CheckRateRequest;
 import io.tollgate.v1.CheckRateResponse;
+import io.tollgate.v1.NextSequenceRequest;
+import io.tollgate.v1.NextSequenceResponse;
 import io.tollgate.v1.RateServiceGrpc;
 import io.tollgate.v1.RateVerdict;
+import io.tollgate.v1.SequenceServiceGrpc;
 import io.tollgate.v1.SetStockRequest;
 import io.tollgate.v1.SetStockResponse;
 import io.tollgate.v1.StockServiceGrpc;
@@ -43,6 +46,7 @@ final class FaultServer implements AutoCloseable {
         NettyServerBuilder.forAddress(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0))
             .addService(ServerInterceptors.intercept(new Stock(), new Recorder()))
             .addService(ServerInterceptors.intercept(new Rate(), new Recorder()))
+            .addService(ServerInterceptors.intercept(new Sequences(), new Recorder()))
             .build()
             .start();
   }
@@ -90,6 +94,14 @@ final class FaultServer implements AutoCloseable {
     @Override
     public void addStock(AddStockRequest request, StreamObserver<AddStockResponse> observer) {
       answer(request.getRequestId(), AddStockResponse.getDefaultInstance(), observer);
+    }
+  }
+
+  private final class Sequences extends SequenceServiceGrpc.SequenceServiceImplBase {
+    @Override
+    public void nextSequence(
+        NextSequenceRequest request, StreamObserver<NextSequenceResponse> observer) {
+      answer(request.getRequestId(), NextSequenceResponse.getDefaultInstance(), observer);
     }
   }
 

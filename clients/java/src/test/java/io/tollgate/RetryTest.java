@@ -93,6 +93,18 @@ class RetryTest {
   }
 
   @Test
+  void nextIsRetriedOnlyWithARequestId() {
+    fail(Status.Code.UNAVAILABLE, 1);
+    tollgate.sequence("s").next();
+    assertEquals(2, server.requestIds.size());
+    assertEquals(server.requestIds.get(0), server.requestIds.get(1));
+    fail(Status.Code.UNAVAILABLE, 1);
+    SequenceOptions once = SequenceOptions.defaults().withRequestId("");
+    assertThrows(TollgateException.class, () -> tollgate.sequence("s").next(once));
+    assertEquals(3, server.requestIds.size());
+  }
+
+  @Test
   void overloadIsRetriedOnlyWithRetryInfo() {
     fail(Status.Code.RESOURCE_EXHAUSTED, 1);
     TollgateException error =
@@ -168,6 +180,24 @@ class RetryTest {
       TollgateException error =
           assertThrows(TollgateException.class, () -> client.limiter("p").check("k"));
       assertEquals(Status.Code.UNAUTHENTICATED, error.code());
+    }
+    assertEquals(List.of(), server.requestIds);
+  }
+
+  @Test
+  void valuesThatNoHeaderCarriesAreBadFields() {
+    for (String bad : List.of("two\nlines", "\u00fcber")) {
+      TollgateException token = assertThrows(TollgateException.class, () -> builder().token(bad));
+      assertEquals("token", token.violations().get(0).field());
+      TollgateException namespace =
+          assertThrows(TollgateException.class, () -> builder().namespace(bad));
+      assertEquals("namespace", namespace.violations().get(0).field());
+      try (Tollgate client = builder().token(() -> bad).build()) {
+        TollgateException error =
+            assertThrows(TollgateException.class, () -> client.limiter("p").check("k"));
+        assertEquals(Status.Code.UNAUTHENTICATED, error.code());
+        assertFalse(error.getMessage().contains(bad));
+      }
     }
     assertEquals(List.of(), server.requestIds);
   }

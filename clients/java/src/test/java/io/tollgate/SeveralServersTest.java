@@ -1,13 +1,24 @@
 package io.tollgate;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.grpc.CallOptions;
+import io.grpc.Channel;
+import io.grpc.ClientCall;
+import io.grpc.ClientInterceptor;
+import io.grpc.ForwardingClientCall;
+import io.grpc.ForwardingClientCallListener;
+import io.grpc.Metadata;
+import io.grpc.MethodDescriptor;
+import io.grpc.Status;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -18,6 +29,15 @@ import org.junit.jupiter.api.io.TempDir;
 /** Two servers with one Redis. */
 @Timeout(120)
 class SeveralServersTest {
+  private static final String FALLBACK =
+      """
+      [[pool]]
+      match = "fallback"
+      capacity = 100
+      on_store_failure = "allow"
+      """;
+
+  private final List<String> failures = new CopyOnWriteArrayList<>();
   private Process redis;
   private TestServer first;
   private TestServer second;
@@ -41,9 +61,39 @@ class SeveralServersTest {
             .start();
     TestServer.awaitPort(port, redis);
     String engine = "redis://127.0.0.1:" + port;
-    first = TestServer.start("--engine", engine);
-    second = TestServer.start("--engine", engine);
-    tollgate = Tollgate.connect(first.address(), second.address());
+    first = TestServer.configured(FALLBACK, "--engine", engine);
+    second = TestServer.configured(FALLBACK, "--engine", engine);
+    tollgate =
+        Tollgate.builder()
+            .addresses(first.address(), second.address())
+            .intercept(new Failures())
+            .build();
+  }
+
+  /** Records the renewals and results that fail. */
+  private final class Failures implements ClientInterceptor {
+    @Override
+    public <Q, A> ClientCall<Q, A> interceptCall(
+        MethodDescriptor<Q, A> method, CallOptions options, Channel channel) {
+      boolean recorded = InFlight.isExempt(method);
+      return new ForwardingClientCall.SimpleForwardingClientCall<>(
+          channel.newCall(method, options)) {
+        @Override
+        public void start(Listener<A> listener, Metadata headers) {
+          super.start(
+              new ForwardingClientCallListener.SimpleForwardingClientCallListener<>(listener) {
+                @Override
+                public void onClose(Status status, Metadata trailers) {
+                  if (recorded && !status.isOk()) {
+                    failures.add(method.getBareMethodName() + " " + status);
+                  }
+                  super.onClose(status, trailers);
+                }
+              },
+              headers);
+        }
+      };
+    }
   }
 
   @AfterEach
@@ -75,6 +125,42 @@ class SeveralServersTest {
     }
     assertEquals(100, tollgate.sequence("s").status().last());
     assertEquals(CompleteVerdict.COMPLETED, permit.complete(Outcome.SUCCEEDED));
+  }
+
+  /** Only the server that granted a fallback lease knows it. */
+  @Test
+  void fallbackLeasesAreRenewedAndCompletedAtTheirServer() {
+    Pool pool = tollgate.pool("fallback");
+    Permit before = pool.admit("d", "before").granted().orElseThrow();
+    assertFalse(before.degraded());
+    before.close();
+    redis.destroyForcibly();
+    redis.onExit().join();
+    AdmitOptions options = AdmitOptions.defaults().withLease(Duration.ofSeconds(3));
+    List<Permit> permits = new ArrayList<>();
+    while (permits.size() < 6) {
+      var task = "t" + permits.size();
+      // The servers notice the failure with their first calls.
+      try {
+        pool.admit("d", task, options).granted().filter(Permit::degraded).ifPresent(permits::add);
+      } catch (TollgateException undecided) {
+        assertEquals(Status.Code.UNAVAILABLE, undecided.code());
+      }
+    }
+    for (Permit permit : permits) {
+      for (int renewal = 0; renewal < 2; renewal++) {
+        Duration left = permit.remaining();
+        while (permit.remaining().compareTo(left) <= 0) {
+          assertTrue(permit.valid());
+          left = permit.remaining();
+          Thread.onSpinWait();
+        }
+      }
+    }
+    for (Permit permit : permits) {
+      assertEquals(CompleteVerdict.COMPLETED, permit.complete(Outcome.SUCCEEDED));
+    }
+    assertEquals(List.of(), failures);
   }
 
   @Test

@@ -32,6 +32,7 @@ class SpringTest {
             SpringApplication.run(
                 Service.class,
                 "--server.port=0",
+                "--server.tomcat.basedir=target/tomcat",
                 "--server.address=127.0.0.1",
                 "--spring.main.banner-mode=off",
                 "--tollgate.addresses=" + server.address(),

@@ -6,6 +6,8 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import io.grpc.Status;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
@@ -39,6 +41,25 @@ class WatchTest {
       server.kill();
       server.run();
       assertEquals(PoolEventKind.GAP, watch.next().kind());
+    }
+  }
+
+  @Test
+  void watchesDoNotDelayOtherCalls() throws Exception {
+    List<Watch<PoolEvent>> watches = new ArrayList<>();
+    try (TestServer server = TestServer.start();
+        Tollgate tollgate = server.connect()) {
+      // A server accepts 256 calls on a connection.
+      for (int i = 0; i < 300; i++) {
+        watches.add(tollgate.pool("p" + i).watch());
+      }
+      assertEquals(1, tollgate.sequence("s").next());
+      watches.forEach(Watch::close);
+      for (int i = 0; i < 300; i++) {
+        watches.add(tollgate.pool("p" + i).watch("0"));
+      }
+      tollgate.pool("p299").admit("d", "t");
+      assertEquals(PoolEventKind.ADMITTED, watches.get(599).next().kind());
     }
   }
 

@@ -8,6 +8,7 @@ import java.io.File;
 import java.io.IOException;
 import java.io.Serial;
 import java.nio.file.Files;
+import java.nio.file.Path;
 import org.apache.catalina.Context;
 import org.apache.catalina.LifecycleException;
 import org.apache.catalina.connector.Connector;
@@ -36,8 +37,8 @@ public final class WebServer implements AutoCloseable {
 
   /** Starts a server. */
   public static WebServer start(Filter filter) throws IOException, LifecycleException {
-    File folder = Files.createTempDirectory("tollgate-web").toFile();
-    folder.deleteOnExit();
+    // Not in the folder of temporary files: a killed process would leave it there.
+    File folder = Files.createDirectories(Path.of("target", "tomcat")).toFile();
     Tomcat tomcat = new Tomcat();
     tomcat.setBaseDir(folder.getPath());
     Connector connector = new Connector();
