@@ -43,6 +43,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         .build_client(false)
         .codec_path("crate::grpc::codec::Codec")
         .bytes(".")
+        // Their results are encoded while they are made.
+        .extern_path(".tollgate.v1.AdmitTasksResponse", "crate::grpc::admission::EncodedResults")
+        .extern_path(".tollgate.v1.CompleteTasksResponse", "crate::grpc::admission::EncodedResults")
+        .extern_path(".tollgate.v1.RenewTasksResponse", "crate::grpc::admission::EncodedResults")
         .compile_fds(with_bytes(compiler.file_descriptor_set()))?;
     Ok(())
 }

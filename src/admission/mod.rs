@@ -81,6 +81,8 @@ pub use settings::{AfterFailover, Catalog, CatalogError, Overrides, PoolRule, Se
 pub use sweep::SweepPool;
 pub use task::{Outcome, QueueState, Queued, Task, TaskState};
 
+use smallvec::SmallVec;
+
 pub use crate::decision::lease::Lease;
 use crate::decision::{
     Call, Reply,
@@ -136,7 +138,7 @@ pub struct TaskName {
 
 impl TaskName {
     /// The member: device and task, joined. It names the task within its pool.
-    pub(crate) fn member(&self) -> Vec<u8> {
+    pub(crate) fn member(&self) -> JoinedMember {
         member(&self.device, self.task.as_bytes())
     }
 }
@@ -157,9 +159,17 @@ fn push_pool_keys(call: &mut Call) {
     crate::decision::waiters::push_keys(call);
 }
 
+/// A joined device and task. Usually short, so it needs no heap memory.
+pub(crate) type JoinedMember = SmallVec<[u8; 64]>;
+
 /// Joins device and task. Names contain no separator, so different pairs give different members.
-fn member(device: &Name, task: &[u8]) -> Vec<u8> {
-    [device.as_bytes(), &[SEPARATOR], task].concat()
+fn member(device: &Name, task: &[u8]) -> JoinedMember {
+    let device = device.as_bytes();
+    let mut member = JoinedMember::with_capacity(device.len() + 1 + task.len());
+    member.extend_from_slice(device);
+    member.push(SEPARATOR);
+    member.extend_from_slice(task);
+    member
 }
 
 /// The use of a pool.

@@ -155,7 +155,7 @@ impl AffectsDenials for RenewTask {
             None => self.length(),
         };
         let length = Millis(length.0 + self.settings.expiry_grace.0);
-        Effect { holds: Some((self.name.member(), length)), ..Effect::frees(true) }
+        Effect { holds: Some((self.name.member().into_vec(), length)), ..Effect::frees(true) }
     }
 }
 

@@ -34,8 +34,9 @@ pub(crate) fn decode<U: Request>(mut bytes: impl Buf) -> Result<U, Status> {
     let decoded = if elements::are_counted::<U>(length) {
         // A slice of the read buffer, not a copy.
         let message = bytes.copy_to_bytes(length);
-        elements::count::<U>(&message)?;
-        U::decode(message)
+        let mut request = U::default();
+        request.reserve(elements::count::<U>(&message)?);
+        request.merge(message).map(|()| request)
     } else {
         U::decode(bytes)
     };

@@ -32,6 +32,10 @@ const FIELDS_MAX: usize = 2;
 pub(crate) trait Request: Message + Default {
     /// The repeated fields, and the fields whose messages contain repeated fields.
     const FIELDS: &'static [Field] = &[];
+
+    /// Reserves memory for this number of elements of the only repeated field. Without it the
+    /// elements are copied several times while their vector grows: a quarter of the decoding.
+    fn reserve(&mut self, _elements: usize) {}
 }
 
 /// A repeated field, or a field whose message contains repeated fields.
@@ -72,11 +76,18 @@ impl Request for RateLimitRequest {
     const FIELDS: &'static [Field] = DESCRIPTORS;
 }
 
-/// Implements [`Request`] for messages, with the bounded fields after the colon.
+/// Implements [`Request`] for messages, with the bounded fields after the colon, and after `in` the
+/// repeated field of a batch.
 macro_rules! requests {
-    ($($message:ident $(: $fields:ident)?),* $(,)?) => {
+    ($($message:ident $(: $fields:ident $(in $elements:ident)?)?),* $(,)?) => {
         $(impl Request for pb::$message {
-            $(const FIELDS: &'static [Field] = $fields;)?
+            $(
+                const FIELDS: &'static [Field] = $fields;
+
+                $(fn reserve(&mut self, elements: usize) {
+                    self.$elements.reserve_exact(elements);
+                })?
+            )?
         })*
 
         #[cfg(test)]
@@ -89,17 +100,17 @@ requests! {
     AcquireLockRequest,
     AddStockRequest,
     AdmitTaskRequest,
-    AdmitTasksRequest: ITEMS,
+    AdmitTasksRequest: ITEMS in requests,
     BanRequest,
     CancelReservationRequest,
     CancelTaskRequest,
     CheckRateRequest: CHECK,
-    CheckRatesRequest: CHECKS,
+    CheckRatesRequest: CHECKS in checks,
     CompleteTaskRequest,
-    CompleteTasksRequest: ITEMS,
+    CompleteTasksRequest: ITEMS in requests,
     ConfigurePoolRequest,
     ConfirmReservationRequest,
-    EnqueueTasksRequest: TASKS,
+    EnqueueTasksRequest: TASKS in tasks,
     EvictTaskRequest,
     GetKeyRequest,
     GetLockRequest,
@@ -120,7 +131,7 @@ requests! {
     ReloadConfigRequest,
     RenewLockRequest,
     RenewTaskRequest,
-    RenewTasksRequest: ITEMS,
+    RenewTasksRequest: ITEMS in requests,
     RequeueTaskRequest,
     ReserveStockRequest,
     ResetRateRequest,
@@ -135,12 +146,13 @@ pub(super) fn are_counted<R: Request>(length: usize) -> bool {
     !R::FIELDS.is_empty() && length > UNCOUNTED_BYTES
 }
 
-/// Fails with INVALID_ARGUMENT if a repeated field has too many elements. A malformed message is
-/// counted up to its first error, where decoding fails too.
-pub(super) fn count<R: Request>(message: &[u8]) -> Result<(), Status> {
-    let Err(ScanEnd::TooMany { path, bound }) = scan(message, R::FIELDS, &mut [0; FIELDS_MAX])
-    else {
-        return Ok(());
+/// Returns the number of elements of the first field. Fails with INVALID_ARGUMENT if a repeated
+/// field has too many. A malformed message is counted up to its first error, where decoding fails
+/// too.
+pub(super) fn count<R: Request>(message: &[u8]) -> Result<usize, Status> {
+    let mut counts = [0; FIELDS_MAX];
+    let Err(ScanEnd::TooMany { path, bound }) = scan(message, R::FIELDS, &mut counts) else {
+        return Ok(counts[0]);
     };
     budget::note(ReachedLimit::Elements);
     Err(status::invalid(vec![FieldViolation::new(path, bound)], 0))

@@ -32,7 +32,7 @@ impl Deniable for AdmitTask {
     }
 
     fn member(&self) -> Option<Vec<u8>> {
-        Some(AdmitTask::member(self))
+        Some(AdmitTask::member(self).into_vec())
     }
 
     fn denial(&self, outcome: &Admission) -> Option<(FullPool, u64)> {
@@ -72,6 +72,6 @@ impl AffectsDenials for AdmitTask {
             None => (true, AdmitTask::member(self), self.length()),
         };
         let length = Millis(length.0 + self.settings.expiry_grace.0);
-        Effect { holds: Some((member, length)), ..Effect::frees(frees) }
+        Effect { holds: Some((member.into_vec(), length)), ..Effect::frees(frees) }
     }
 }

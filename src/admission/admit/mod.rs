@@ -13,7 +13,7 @@ pub use answer::{Admission, AdmitDecision, Dispatched};
 pub use denial::FullPool;
 
 use super::{
-    EventKind, Lease, Pool, PoolUsage, Settings, Task, TaskState, member,
+    EventKind, JoinedMember, Lease, Pool, PoolUsage, Settings, Task, TaskState, member,
     pool::{NEVER, Oldest, device_and_task},
     push_pool_keys,
     task::ends,
@@ -90,7 +90,7 @@ impl AdmitTask {
     }
 
     /// The member of the named task. A report without a task gives an empty task name.
-    fn member(&self) -> Vec<u8> {
+    fn member(&self) -> JoinedMember {
         member(&self.device, self.task.as_ref().map_or(&[], Name::as_bytes))
     }
 

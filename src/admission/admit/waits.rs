@@ -25,7 +25,7 @@ impl Waits for AdmitTask {
     }
 
     fn waiter(&self) -> Vec<u8> {
-        self.member()
+        self.member().into_vec()
     }
 
     fn heartbeat(&self, heartbeat: Heartbeat) -> HeartbeatPool {

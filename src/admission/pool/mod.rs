@@ -125,19 +125,8 @@ impl Pool {
         let has_ended = task.state == TaskState::Leased && !holds_slot;
         let next = has_ended.then(|| lapsed_of(member, &task));
         let queued = task.queued.as_ref().map(|queued| (queued.standing, queued.at));
-        let (member, is_listed) = match self.tasks.get_key_value_mut(member) {
-            Some((member, known)) => {
-                let member = member.clone();
-                let was = std::mem::replace(known, task);
-                let is_listed = self.leave(&member, &was, next.as_ref(), now);
-                (member, is_listed)
-            }
-            None => {
-                let member = Member::from(member);
-                self.tasks.add(member.clone(), task);
-                (member, false)
-            }
-        };
+        let (member, was) = self.tasks.set(member, task);
+        let is_listed = was.is_some_and(|was| self.leave(&member, &was, next.as_ref(), now));
         self.touched.note(&[&[record::TASK], &member]);
         if is_listed || holds_slot {
             self.leases.insert(slot_end, member.clone());

@@ -122,20 +122,12 @@ impl<K: Borrow<[u8]>, V> IncrementalMap<K, V> {
         self.get_key_value(key).map(|(_, value)| value)
     }
 
-    /// The stored key and its value, mutable.
-    pub fn get_key_value_mut(&mut self, key: &[u8]) -> Option<(&K, &mut V)> {
+    /// The value of a key, mutable.
+    pub fn get_mut(&mut self, key: &[u8]) -> Option<&mut V> {
         let hash = hash(key);
         let part = self.at_mut(place(hash, self.parts()));
         let entry = part.find_mut(hash, |entry| entry.is(hash, key));
-        entry.map(|entry| {
-            let (key, value) = &mut *entry.pair;
-            (&*key, value)
-        })
-    }
-
-    /// The value of a key, mutable.
-    pub fn get_mut(&mut self, key: &[u8]) -> Option<&mut V> {
-        self.get_key_value_mut(key).map(|(_, value)| value)
+        entry.map(|entry| &mut entry.pair.1)
     }
 
     /// Sets the value of a key; returns the previous value.
@@ -147,11 +139,30 @@ impl<K: Borrow<[u8]>, V> IncrementalMap<K, V> {
         None
     }
 
+    /// Sets the value of a key; returns the stored key and the previous value. Hashes the key once.
+    pub fn set(&mut self, key: &[u8], value: V) -> (K, Option<V>)
+    where
+        K: for<'a> From<&'a [u8]> + Clone,
+    {
+        let hash = hash(key);
+        let part = self.at_mut(place(hash, self.parts()));
+        if let Some(entry) = part.find_mut(hash, |entry| entry.is(hash, key)) {
+            let (key, known) = &mut *entry.pair;
+            return (key.clone(), Some(mem::replace(known, value)));
+        }
+        let key = K::from(key);
+        self.add_hashed(hash, key.clone(), value);
+        (key, None)
+    }
+
     /// Sets the value of a key that must not exist yet.
     pub fn add(&mut self, key: K, value: V) {
         debug_assert!(self.get(key.borrow()).is_none(), "it has one");
+        self.add_hashed(hash(key.borrow()), key, value);
+    }
+
+    fn add_hashed(&mut self, hash: u64, key: K, value: V) {
         self.make_room();
-        let hash = hash(key.borrow());
         let part = self.at_mut(place(hash, self.parts()));
         part.insert_unique(hash, MapEntry { hash, pair: Box::new((key, value)) }, MapEntry::hash);
     }

@@ -5,7 +5,7 @@ mod namespace;
 
 use std::{fmt, str};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
 pub use key::push_key;
 pub(super) use key::push_stem;
@@ -88,6 +88,19 @@ impl Name {
     /// The bytes of the local name.
     pub fn local(&self) -> &[u8] {
         self.split().1
+    }
+
+    /// The bytes of the name, with its namespace. Costs no reference count, unlike
+    /// [`Name::to_bytes`].
+    pub fn into_bytes(self) -> Bytes {
+        self.0
+    }
+
+    /// The bytes of the local name. Costs no reference count, unlike [`Name::local_bytes`].
+    pub fn into_local_bytes(mut self) -> Bytes {
+        let length = prefix_length(&self.0);
+        self.0.advance(length);
+        self.0
     }
 
     /// The bytes of the local name, without a copy.

@@ -6,11 +6,12 @@
 
 use std::{mem::discriminant, time::Instant};
 
+use prost::Message;
 use tonic::{Request, Response, Status};
 
 use super::{
     super::{deadline, failed, pb, quota, scope::Origin, traces::is_fault},
-    AdmissionHandlers, Answer, convert, parse,
+    AdmissionHandlers, Answer, EncodedResults, convert, parse,
     parse::Items,
 };
 use crate::{
@@ -24,65 +25,50 @@ type AnsweredItem<O> = Result<Answered<O>, Error>;
 pub(super) async fn admit_tasks(
     handlers: &AdmissionHandlers,
     request: Request<pb::AdmitTasksRequest>,
-) -> Answer<pb::AdmitTasksResponse> {
-    use pb::admit_task_result::Result as Wire;
-
+) -> Answer<EncodedResults> {
     let (deadline, scope, request) = deadline::of(request);
     let origin = scope.origin();
     let items = parse::admit_tasks(request, scope, &handlers.rules.load().pools)?;
     quota::charge(&handlers.engine, origin.namespace(), items.len());
     let answers = handlers.engine.submit_all(&items.decisions, deadline).await;
     let answers = settled(&items, answers, deadline)?;
-    let results = results(&items, answers, ("AdmitTasks", &origin), |decision, answered| {
-        handlers.note_admission(decision, answered);
-        convert::admission(decision, answered)
+    let results = results(items, answers, ("AdmitTasks", &origin), |decision, answered| {
+        handlers.note_admission(&decision, &answered);
+        convert::admission(decision, &answered)
     });
-    let results = results.into_iter().map(|result| pb::AdmitTaskResult {
-        result: Some(result.map_or_else(Wire::Error, Wire::Response)),
-    });
-    Ok(Response::new(pb::AdmitTasksResponse { results: results.collect() }))
+    Ok(Response::new(results))
 }
 
 pub(super) async fn complete_tasks(
     handlers: &AdmissionHandlers,
     request: Request<pb::CompleteTasksRequest>,
-) -> Answer<pb::CompleteTasksResponse> {
-    use pb::complete_task_result::Result as Wire;
-
+) -> Answer<EncodedResults> {
     let (deadline, scope, request) = deadline::of(request);
     let origin = scope.origin();
     let items = parse::complete_tasks(request, scope, &handlers.rules.load().pools)?;
     let answers = handlers.engine.submit_all(&items.decisions, deadline).await;
     let answers = settled(&items, answers, deadline)?;
-    let results = results(&items, answers, ("CompleteTasks", &origin), |decision, answered| {
-        super::log_completion(decision, answered);
-        convert::completion(answered)
+    let results = results(items, answers, ("CompleteTasks", &origin), |decision, answered| {
+        super::log_completion(&decision, &answered);
+        convert::completion(&answered)
     });
-    let results = results.into_iter().map(|result| pb::CompleteTaskResult {
-        result: Some(result.map_or_else(Wire::Error, Wire::Response)),
-    });
-    Ok(Response::new(pb::CompleteTasksResponse { results: results.collect() }))
+    Ok(Response::new(results))
 }
 
 pub(super) async fn renew_tasks(
     handlers: &AdmissionHandlers,
     request: Request<pb::RenewTasksRequest>,
-) -> Answer<pb::RenewTasksResponse> {
-    use pb::renew_task_result::Result as Wire;
-
+) -> Answer<EncodedResults> {
     let (deadline, scope, request) = deadline::of(request);
     let origin = scope.origin();
     let items = parse::renew_tasks(request, scope, &handlers.rules.load().pools)?;
     let answers = handlers.engine.submit_all(&items.decisions, deadline).await;
     let answers = settled(&items, answers, deadline)?;
-    let results = results(&items, answers, ("RenewTasks", &origin), |decision, answered| {
-        super::log_renewal(decision, answered);
-        convert::renewal(decision, answered)
+    let results = results(items, answers, ("RenewTasks", &origin), |decision, answered| {
+        super::log_renewal(&decision, &answered);
+        convert::renewal(decision, &answered)
     });
-    let results = results.into_iter().map(|result| pb::RenewTaskResult {
-        result: Some(result.map_or_else(Wire::Error, Wire::Response)),
-    });
-    Ok(Response::new(pb::RenewTasksResponse { results: results.collect() }))
+    Ok(Response::new(results))
 }
 
 /// The answers of the valid requests. Fails if every request of the batch fails for the same reason
@@ -115,33 +101,34 @@ fn common_error<T>(answers: &[Result<T, Error>]) -> Option<Error> {
     (is_common && !matches!(first, Error::Corrupt(_))).then(|| first.clone())
 }
 
-/// The result of each request in order. Logs the faults among them, as of calls of their own.
-fn results<D, O, R>(
-    items: &Items<D>,
+/// The results in the order of the requests. Logs the faults among them, as of calls of their own.
+fn results<D, O, R: Message>(
+    items: Items<D>,
     answers: Vec<AnsweredItem<O>>,
     (method, origin): (&'static str, &Origin),
-    mut convert: impl FnMut(&D, &Answered<O>) -> R,
-) -> Vec<Result<R, pb::ItemError>> {
-    let mut results = Vec::with_capacity(items.len());
-    let failed = |status: &Status| {
+    convert: impl Fn(D, Answered<O>) -> R,
+) -> EncodedResults {
+    let mut results = EncodedResults::with_capacity(items.len());
+    let failed = |results: &mut EncodedResults, status: &Status| {
         if is_fault(status.code()) {
             failed::note(AdmissionHandlers::NAME, method, origin, status);
         }
-        Err(convert::item_error(status))
+        results.push_error(&convert::item_error(status));
     };
     let mut invalid = items.invalid.iter().peekable();
-    let mut decided = items.decisions.iter().zip(answers);
-    loop {
-        let result = match invalid.next_if(|(index, _)| *index == results.len()) {
-            Some((_, status)) => failed(status),
-            None => match decided.next() {
-                Some((decision, Ok(answered))) => Ok(convert(decision, &answered)),
-                Some((_, Err(error))) => failed(&error.into()),
-                None => return results,
-            },
-        };
-        results.push(result);
+    let mut decided = items.decisions.into_iter().zip(answers);
+    for place in 0.. {
+        if let Some((_, status)) = invalid.next_if(|(index, _)| *index == place) {
+            failed(&mut results, status);
+            continue;
+        }
+        match decided.next() {
+            Some((decision, Ok(answered))) => results.push(&convert(decision, answered)),
+            Some((_, Err(error))) => failed(&mut results, &error.into()),
+            None => break,
+        }
     }
+    results
 }
 
 #[cfg(test)]
@@ -149,6 +136,10 @@ mod tests {
     use std::sync::Arc;
 
     use pb::admission_service_server::AdmissionService;
+    use tollgate_client::pb::{
+        AdmitTasksResponse,
+        admit_task_result::Result::{Error as Failed, Response as Decided},
+    };
     use tonic::Code;
 
     use super::*;
@@ -172,28 +163,31 @@ mod tests {
         request
     }
 
+    fn results_of(answer: &EncodedResults) -> Vec<tollgate_client::pb::AdmitTaskResult> {
+        AdmitTasksResponse::decode(&*answer.encode_to_vec()).expect("protobuf").results
+    }
+
     #[tokio::test]
     async fn requests_behind_the_deadline_are_not_executed() {
-        use pb::admit_task_result::Result::{Error as Failed, Response as Decided};
-
         let engine = Arc::new(Engine::Embedded(Embedded::new(Clock::system())));
         let handlers = AdmissionHandlers::new(engine, Arc::default());
         let mut decided = 0;
         // Each call decides the repeats of the one before, and no more.
         for _ in 0..2 {
             let answer = handlers.admit_tasks(hundred("1n")).await.expect("an answer");
-            let results = answer.into_inner().results;
+            let results = results_of(&answer.into_inner());
             decided = results.iter().filter(|it| matches!(it.result, Some(Decided(_)))).count();
             assert!(decided > 0 && decided < 100 && results.len() == 100, "{decided}");
             for result in &results[decided..] {
                 let Some(Failed(error)) = &result.result else { panic!("{result:?}") };
                 assert_eq!(Code::from(error.code), Code::DeadlineExceeded, "{error:?}");
-                assert_eq!(&*error.reason, b"NOT_REACHED", "{error:?}");
+                assert_eq!(error.reason, "NOT_REACHED", "{error:?}");
             }
         }
         let answer = handlers.admit_tasks(hundred("60S")).await.expect("an answer");
-        let results = answer.into_inner().results.into_iter();
+        let results = results_of(&answer.into_inner());
         let replayed: Vec<bool> = results
+            .into_iter()
             .filter_map(|it| match it.result {
                 Some(Decided(response)) if response.lease.is_some() => Some(response.replayed),
                 _ => None,

@@ -5,6 +5,7 @@
 
 mod bulk;
 mod convert;
+mod encoded;
 mod parse;
 mod refusals;
 mod watch;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status, codec::CompressionEncoding};
 
+pub(crate) use encoded::EncodedResults;
 use refusals::Refusals;
 
 use super::{
@@ -128,7 +130,7 @@ impl AdmissionService for AdmissionHandlers {
         let submit = Submit { wait, deadline: asked.or_default(wait) };
         let answered = self.engine.submit(&decision, submit).await?;
         self.note_admission(&decision, &answered);
-        Ok(Response::new(convert::admission(&decision, &answered)))
+        Ok(Response::new(convert::admission(decision, &answered)))
     }
 
     async fn complete_task(
@@ -150,27 +152,21 @@ impl AdmissionService for AdmissionHandlers {
         let decision = parse::renew_task(request, scope, &self.rules.load().pools)?;
         let renewal = self.engine.submit(&decision, deadline).await?;
         log_renewal(&decision, &renewal);
-        Ok(Response::new(convert::renewal(&decision, &renewal)))
+        Ok(Response::new(convert::renewal(decision, &renewal)))
     }
 
-    async fn admit_tasks(
-        &self,
-        request: Request<pb::AdmitTasksRequest>,
-    ) -> Answer<pb::AdmitTasksResponse> {
+    async fn admit_tasks(&self, request: Request<pb::AdmitTasksRequest>) -> Answer<EncodedResults> {
         bulk::admit_tasks(self, request).await
     }
 
     async fn complete_tasks(
         &self,
         request: Request<pb::CompleteTasksRequest>,
-    ) -> Answer<pb::CompleteTasksResponse> {
+    ) -> Answer<EncodedResults> {
         bulk::complete_tasks(self, request).await
     }
 
-    async fn renew_tasks(
-        &self,
-        request: Request<pb::RenewTasksRequest>,
-    ) -> Answer<pb::RenewTasksResponse> {
+    async fn renew_tasks(&self, request: Request<pb::RenewTasksRequest>) -> Answer<EncodedResults> {
         bulk::renew_tasks(self, request).await
     }
 

@@ -105,7 +105,12 @@ impl ExpiryIndex {
 
     /// Inserts an entry, unless it exists. Splits a chunk that is full.
     pub(super) fn insert(&mut self, end: Timestamp, member: Member) {
-        let (at, within) = self.find(end, &member);
+        // Most entries come after all others, because times are counted from the current time.
+        let is_last = self.chunks.back().is_none_or(|chunk| chunk.is_before(end, &member));
+        let (at, within) = match is_last {
+            true => (self.chunks.len(), Err(0)),
+            false => self.find(end, &member),
+        };
         let Err(within) = within else { return };
         self.len += 1;
         self.passed += usize::from(end <= self.counted);
@@ -181,10 +186,7 @@ impl ExpiryIndex {
 
     /// The position of an entry, or the position at which it would be inserted.
     fn find(&self, end: Timestamp, member: &[u8]) -> (usize, Result<usize, usize>) {
-        let at = self.chunks.partition_point(|chunk| {
-            chunk.last < end
-                || chunk.last == end && chunk.ends.back().is_some_and(|last| *last.1 < *member)
-        });
+        let at = self.chunks.partition_point(|chunk| chunk.is_before(end, member));
         let find = |chunk: &Chunk| {
             chunk.ends.binary_search_by(|(other, name)| (*other, &**name).cmp(&(end, member)))
         };
@@ -218,6 +220,14 @@ impl ExpiryIndex {
             }
         }
         None
+    }
+}
+
+impl Chunk {
+    /// Whether all entries come before this one.
+    fn is_before(&self, end: Timestamp, member: &[u8]) -> bool {
+        self.last < end
+            || self.last == end && self.ends.back().is_some_and(|last| *last.1 < *member)
     }
 }
 

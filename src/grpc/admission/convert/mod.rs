@@ -29,10 +29,7 @@ use crate::{
 
 /// Converts an admission. A queued task that was dispatched has its own name; otherwise the task is
 /// the requested one.
-pub(super) fn admission(
-    asked: &AdmitTask,
-    answered: &Answered<Admission>,
-) -> pb::AdmitTaskResponse {
+pub(super) fn admission(asked: AdmitTask, answered: &Answered<Admission>) -> pb::AdmitTaskResponse {
     use pb::AdmitDecision as Wire;
 
     let used = usage(&answered.outcome.usage);
@@ -44,9 +41,10 @@ pub(super) fn admission(
     let decision = match &answered.outcome.decision {
         AdmitDecision::Admitted { lease: granted, replayed, dispatched } => {
             let queued = dispatched.as_ref().map(|dispatched| dispatched.task.clone());
-            let named = || asked.task.as_ref().map(Name::to_bytes).unwrap_or_default();
+            let named = || asked.task.map(Name::into_bytes).unwrap_or_default();
             let task = queued.unwrap_or_else(named);
-            response.lease = Some(lease(&asked.pool, asked.device.to_bytes(), task, granted));
+            let pool = asked.pool.into_local_bytes();
+            response.lease = Some(lease(pool, asked.device.into_bytes(), task, granted));
             response.replayed = *replayed;
             response.task = dispatched.as_deref().map(tasks::dispatched);
             Wire::Admitted
@@ -82,16 +80,17 @@ pub(super) fn completion(answered: &Answered<Completion>) -> pb::CompleteTaskRes
 
 /// Converts a renewal. Only `Renewed` has a lease.
 pub(super) fn renewal(
-    asked: &RenewTask,
+    asked: RenewTask,
     answered: &Answered<RenewVerdict>,
 ) -> pb::RenewTaskResponse {
-    let (name, degraded) = (&asked.name, answered.is_degraded());
+    let (name, degraded) = (asked.name, answered.is_degraded());
     let (verdict, lease) = match answered.outcome {
         RenewVerdict::Completed => (pb::RenewVerdict::Completed, None),
         RenewVerdict::Expired => (pb::RenewVerdict::Expired, None),
         RenewVerdict::Renewed(renewed) => {
-            let (device, task) = (name.device.to_bytes(), name.task.to_bytes());
-            (pb::RenewVerdict::Renewed, Some(lease(&name.pool, device, task, &renewed)))
+            let (pool, device) = (name.pool.into_local_bytes(), name.device.into_bytes());
+            let lease = lease(pool, device, name.task.into_bytes(), &renewed);
+            (pb::RenewVerdict::Renewed, Some(lease))
         }
         RenewVerdict::StaleToken => (pb::RenewVerdict::StaleToken, None),
         RenewVerdict::Unknown => (pb::RenewVerdict::Unknown, None),
@@ -160,14 +159,15 @@ pub(super) fn lease_page(
 ) -> pb::ListLeasesResponse {
     let next_page_token = page_token::encode(namespace, page.next.as_ref());
     let leases = page.leases.into_iter();
-    let leases = leases.map(|held| lease(pool, held.device.into(), held.task.into(), &held.lease));
+    let leases = leases
+        .map(|held| lease(pool.local_bytes(), held.device.into(), held.task.into(), &held.lease));
     pb::ListLeasesResponse { leases: leases.collect(), next_page_token }
 }
 
 /// Converts a lease. The pool has its name without the namespace.
-fn lease(pool: &Name, device_id: Bytes, task_id: Bytes, lease: &AsOf<Lease>) -> pb::Lease {
+fn lease(pool: Bytes, device_id: Bytes, task_id: Bytes, lease: &AsOf<Lease>) -> pb::Lease {
     pb::Lease {
-        pool: pool.local_bytes(),
+        pool,
         device_id,
         task_id,
         fencing_token: lease.token,
