@@ -8,6 +8,7 @@
 //!   [`cli::fleet`]: simulated devices that create load.
 //! - [`config`]: flags, environment and `tollgate.toml`, and its reload.
 //! - [`server`]: listeners, TLS, threads, routes, health, drain, logs.
+//! - `console`: pages of the admin listener for operators, in a browser.
 //! - [`admin`]: status and metrics for operators.
 //! - [`grpc`]: parses requests into decisions and converts outcomes into responses.
 //! - [`engine`]: runs decisions, in this process or in Redis. Contains the denial cache, the
@@ -19,8 +20,8 @@
 //!
 //! Dependencies point one way: cli → config → server → grpc → engine → capabilities → decision; no
 //! two folders depend on each other. The commands are clients of a server, by the crate
-//! `tollgate_client` of `clients/rust`. Only `grpc` uses the generated messages of the server, only
-//! `grpc` and `server` use tonic, only `engine::redis` uses Redis.
+//! `tollgate_client` of `clients/rust`; the console calls its stubs in the process. Only `grpc` uses the generated messages of the server, only
+//! `grpc`, `server` and `console` use tonic, only `engine::redis` uses Redis.
 //!
 //! # The path of a request
 //! 1. [`server`] assigns the connection to a thread. Each thread has a single-threaded runtime; a
@@ -66,6 +67,7 @@ pub mod admin;
 pub mod admission;
 pub mod cli;
 pub mod config;
+mod console;
 pub mod decision;
 pub mod engine;
 pub mod envoy;

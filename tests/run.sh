@@ -7,9 +7,10 @@
 # Cluster of three primaries with replicas, and under Sentinels.
 #
 # Needs cargo. Installs redis-server with apt-get and grpcurl with Go, if available. Runs the
-# examples if Python 3 is available, and tests with Envoy, which PyPI has. Checks deploy/ with the tools of apt-get, PyPI and Go; tests
-# whose tool is missing say so and pass, or fail if TOLLGATE_TEST_REQUIRE_TOOLS is set. Without
-# arguments, also checks the client libraries (tests/clients.sh).
+# examples if Python 3 is available, tests with Envoy, which PyPI has, and plays the console in
+# Chromium, which apt-get installs. Checks deploy/ with the tools of apt-get, PyPI and Go. Tests whose
+# tool is missing say so and pass, or fail if TOLLGATE_TEST_REQUIRE_TOOLS is set. Without arguments,
+# also checks the client libraries (tests/clients.sh).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/tools.sh
@@ -18,6 +19,7 @@ prepare_redis
 prepare_grpcurl
 prepare_ratelimit
 prepare_python
+prepare_browser
 prepare_envoy
 prepare_deploy
 

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # Installs the tools of the tests, unless they are installed. tests/run.sh sources this file and
-# calls prepare_grpcurl, prepare_ratelimit, prepare_python, prepare_envoy, prepare_redis and
-# prepare_deploy; .ci/run calls prepare_deny.
-# redis-server and openssl are system packages; all others go to target/tools.
+# calls prepare_grpcurl, prepare_ratelimit, prepare_python, prepare_redis, prepare_browser,
+# prepare_envoy and prepare_deploy; .ci/run calls prepare_deny.
+# redis-server, openssl and chromium are system packages; all others go to target/tools.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 tools=$root/target/tools
@@ -127,6 +127,29 @@ prepare_redis() {
     command -v redis-server >/dev/null || install_package redis-server || return
     # Creates the certificates of the TLS tests.
     command -v openssl >/dev/null || install_package openssl
+}
+
+# Chromium with its driver, and axe-core, play and check the console. Without them its tests say so.
+prepare_browser() {
+    local version=4.14.1
+    # The integrity that the registry gives for this version, so that no other file is run.
+    local integrity=FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ==
+    local folder=$tools/axe-core-$version
+    local archive=$folder/axe-core-$version.tgz
+    command -v chromium >/dev/null || install_package chromium || true
+    command -v chromedriver >/dev/null || install_package chromium-driver || true
+    if [[ ! -f $folder/axe.min.js ]]; then
+        command -v npm >/dev/null && command -v openssl >/dev/null || return 0
+        mkdir -p "$folder"
+        (cd "$folder" && quietly "downloading axe-core" npm pack "axe-core@$version") || return 0
+        if [[ $(openssl dgst -sha512 -binary "$archive" | base64 -w0) != "$integrity" ]]; then
+            echo "tests: axe-core $version is not the pinned file; please see prepare_browser" >&2
+            return 1
+        fi
+        tar -xzf "$archive" -C "$folder" --strip-components=1 package/axe.min.js package/LICENSE
+        rm "$archive"
+    fi
+    export TOLLGATE_TEST_AXE=$folder/axe.min.js
 }
 
 # cargo-deny checks the dependencies. An unoptimized build is fast enough and takes half the time.

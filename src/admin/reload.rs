@@ -7,6 +7,9 @@ pub trait Reload: fmt::Debug + Send + Sync {
     /// Reads and checks all files, and replaces the configuration in one step; with `dry_run` it
     /// only returns the differences. Completes even if its caller is cancelled.
     fn reload(self: Arc<Self>, dry_run: bool) -> Reloading;
+
+    /// The keys and values in use, by key. Secrets are masked.
+    fn values(&self) -> Vec<(String, String)>;
 }
 
 /// A running reload.

@@ -13,12 +13,14 @@ use tokio::sync::Semaphore;
 
 use super::{
     metrics::{PoolMetrics, Scrape},
+    reload::Reload,
     status::{Readiness, Status},
 };
 use crate::{
     decision::{
+        budget::NamespaceUsage,
         metrics::{RpcLabels, configuration},
-        time::monotonic,
+        time::{Clock, Timestamp, monotonic},
     },
     engine::{Engine, StoreState},
 };
@@ -28,6 +30,7 @@ use crate::{
 pub struct RunningServer {
     engine: Arc<Engine>,
     started: Instant,
+    start: Timestamp,
     draining: AtomicBool,
     sources: ServerSources,
 }
@@ -41,13 +44,18 @@ pub struct ServerSources {
     pub rpcs: &'static [RpcLabels],
     /// The permits for connections: the free ones, and the total number.
     pub connections: (Arc<Semaphore>, usize),
+    /// The configured number of servers that share the store.
+    pub servers: u32,
+    /// The reload of the configuration; `None` if the server cannot reload.
+    pub reload: Option<Arc<dyn Reload>>,
 }
 
 impl RunningServer {
     /// Creates the state of a server that starts now.
     pub fn new(engine: Arc<Engine>, sources: ServerSources) -> Arc<RunningServer> {
-        let (started, draining) = (monotonic(), AtomicBool::new(false));
-        Arc::new(RunningServer { engine, started, draining, sources })
+        let (started, start) = (monotonic(), Clock::system().now());
+        let draining = AtomicBool::new(false);
+        Arc::new(RunningServer { engine, started, start, draining, sources })
     }
 
     /// Records that the drain has begun.
@@ -65,14 +73,44 @@ impl RunningServer {
 
     /// Collects all metrics, including those of `pools`, as OpenMetrics text.
     pub async fn metrics(&self, pools: &PoolMetrics) -> Result<String, fmt::Error> {
-        let (free, all) = &self.sources.connections;
         let scrape = Scrape {
             engine: &self.engine,
             rpcs: self.sources.rpcs,
-            connections: all.saturating_sub(free.available_permits()),
+            connections: self.connections(),
             pools,
         };
         scrape.text().await
+    }
+
+    /// When the server started, on the system clock.
+    pub fn start(&self) -> Timestamp {
+        self.start
+    }
+
+    /// The number of open gRPC connections.
+    pub fn connections(&self) -> usize {
+        let (free, all) = &self.sources.connections;
+        all.saturating_sub(free.available_permits())
+    }
+
+    /// The configured number of servers that share the store.
+    pub fn servers(&self) -> u32 {
+        self.sources.servers
+    }
+
+    /// The reload of the configuration; `None` if the server cannot reload.
+    pub fn reload(&self) -> Option<Arc<dyn Reload>> {
+        self.sources.reload.clone()
+    }
+
+    /// The keys and values of the configuration in use, without secrets.
+    pub fn configuration(&self) -> Vec<(String, String)> {
+        self.sources.reload.as_ref().map(|reload| reload.values()).unwrap_or_default()
+    }
+
+    /// The use of the limits of namespaces.
+    pub fn namespaces(&self) -> Vec<NamespaceUsage> {
+        self.engine.hub().namespaces().usage()
     }
 
     /// Collects the status.

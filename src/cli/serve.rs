@@ -131,7 +131,8 @@ fn bind(address: SocketAddr) -> Result<TcpListener, ExitCode> {
 /// Opens the admin listener. If the default address is in use, for instance by another server of a
 /// laptop, the server runs without.
 fn admin(options: &AdminOptions) -> Result<Admin, ExitCode> {
-    let AdminOptions { address, is_explicit, ready_when_degraded, metrics } = options.clone();
+    let AdminOptions { address, is_explicit, ready_when_degraded, metrics, console } =
+        options.clone();
     let listener = match address {
         None => None,
         Some(address) if is_explicit => Some(Arc::new(bind(address)?)),
@@ -152,7 +153,8 @@ fn admin(options: &AdminOptions) -> Result<Admin, ExitCode> {
         metrics::turn_off();
     }
     let MetricsSection { pools, namespaces, .. } = metrics;
-    Ok(Admin { listener, ready_when_degraded, has_metrics, pools, namespaces })
+    let has_console = console.enabled;
+    Ok(Admin { listener, ready_when_degraded, has_metrics, has_console, pools, namespaces })
 }
 
 fn try_bind(address: SocketAddr) -> io::Result<TcpListener> {

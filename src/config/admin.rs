@@ -1,4 +1,4 @@
-//! The admin listener: `admin`, `ready_when_degraded` and `[metrics]`.
+//! The admin listener: `admin`, `ready_when_degraded`, `[metrics]` and `[console]`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -30,6 +30,8 @@ pub struct AdminOptions {
     pub ready_when_degraded: bool,
     /// The metrics.
     pub metrics: MetricsSection,
+    /// The console.
+    pub console: ConsoleSection,
 }
 
 /// `[metrics]`.
@@ -48,6 +50,20 @@ pub struct MetricsSection {
 impl Default for MetricsSection {
     fn default() -> MetricsSection {
         MetricsSection { enabled: true, pools: Vec::new(), namespaces: Vec::new() }
+    }
+}
+
+/// `[console]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ConsoleSection {
+    /// Whether the admin listener serves the console.
+    pub enabled: bool,
+}
+
+impl Default for ConsoleSection {
+    fn default() -> ConsoleSection {
+        ConsoleSection { enabled: true }
     }
 }
 
@@ -91,7 +107,7 @@ impl AdminOptions {
     pub(super) fn new(
         choice: Option<AdminChoice>,
         ready_when_degraded: bool,
-        metrics: MetricsSection,
+        (metrics, console): (MetricsSection, ConsoleSection),
         has_callers: bool,
     ) -> Result<AdminOptions, ConfigError> {
         let address = match choice.unwrap_or(AdminChoice::At(ADDRESS)) {
@@ -104,6 +120,7 @@ impl AdminOptions {
                 )));
             }
         };
-        Ok(AdminOptions { address, is_explicit: choice.is_some(), ready_when_degraded, metrics })
+        let is_explicit = choice.is_some();
+        Ok(AdminOptions { address, is_explicit, ready_when_degraded, metrics, console })
     }
 }

@@ -110,6 +110,11 @@ impl ConfigValues {
         differences
     }
 
+    /// The values by key, without secrets.
+    pub(super) fn shown(&self) -> Vec<(String, String)> {
+        self.0.iter().map(|(key, value)| (key.clone(), value.shown.clone())).collect()
+    }
+
     fn insert(&mut self, key: &str, shown: String) {
         self.0.insert(key.to_owned(), ConfigValue { shown, hidden: String::new() });
     }

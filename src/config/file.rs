@@ -6,7 +6,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use serde::{Deserialize, Deserializer, de::Error};
 
 use super::{
-    admin::{self, AdminChoice, MetricsSection},
+    admin::{self, AdminChoice, ConsoleSection, MetricsSection},
     caller::{CallerEntry, ReflectionName},
     envoy::EnvoySection,
     flags::{self, DurabilityName, LogFormat},
@@ -34,6 +34,8 @@ pub(super) struct File {
     pub(super) ready_when_degraded: bool,
     #[serde(default)]
     pub(super) metrics: MetricsSection,
+    #[serde(default)]
+    pub(super) console: ConsoleSection,
     #[serde(default, deserialize_with = "engine")]
     pub(super) engine: Option<String>,
     pub(super) engine_password_file: Option<PathBuf>,

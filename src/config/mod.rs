@@ -36,7 +36,7 @@ use std::{
     time::Duration,
 };
 
-pub use admin::{AdminChoice, AdminOptions, MetricsSection};
+pub use admin::{AdminChoice, AdminOptions, ConsoleSection, MetricsSection};
 pub use error::ConfigError;
 use file::File;
 use flags::DurabilityName;
@@ -153,7 +153,7 @@ impl Config {
         let admin = AdminOptions::new(
             flags.admin.or(file.admin),
             file.ready_when_degraded,
-            file.metrics,
+            (file.metrics, file.console),
             callers.is_some(),
         )?;
         let namespaces = namespace::rules(&file.namespace).map_err(ConfigError::new)?;

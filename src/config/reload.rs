@@ -234,4 +234,8 @@ impl Reload for Reloader {
             reloading.await.unwrap_or(Err(ReloadError::Failed))
         })
     }
+
+    fn values(&self) -> Vec<(String, String)> {
+        self.in_use.lock().settings.shown()
+    }
 }

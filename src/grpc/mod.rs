@@ -32,6 +32,7 @@ mod fields;
 pub mod fuzz;
 mod held;
 mod identity;
+mod in_process;
 mod load;
 mod lock;
 mod name_listing;
@@ -45,6 +46,7 @@ pub(crate) mod scope;
 mod sequence;
 mod status;
 mod stock;
+mod tonic_call;
 mod traced;
 mod traces;
 
@@ -56,6 +58,7 @@ pub(crate) use envoy::json::{BODY_BYTES_MAX as JSON_BYTES_MAX, JsonService};
 pub use fast_path::{AnswerBody, FRAME_BYTES_MAX};
 pub use held::{ConnectionBudget, OpenStream, poll_stream};
 pub use identity::CertificateNames;
+pub use in_process::InProcess;
 pub use load::{is_shared, takes_first};
 pub use lock::LockHandlers;
 pub use rate::RateHandlers;
@@ -88,7 +91,7 @@ pub const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 
 /// Server side of the generated messages and services. Text fields are `Bytes`: slices of the
 /// received message.
-#[allow(clippy::all, missing_docs, missing_debug_implementations, unreachable_pub)]
+#[allow(clippy::all, dead_code, missing_docs, missing_debug_implementations, unreachable_pub)]
 pub(crate) mod pb {
     include!(concat!(env!("OUT_DIR"), "/tollgate.v1.rs"));
 }

@@ -34,6 +34,20 @@ pub(super) fn enter(
     }
 }
 
+/// Counts a call of the console as [`enter`] does. It has no connection of its own.
+pub(super) fn enter_console(
+    engine: &Engine,
+    method: &str,
+    extensions: &Extensions,
+) -> Result<Option<Held>, Error> {
+    let namespaces: &NamespaceBudget = engine.hub().namespaces();
+    let prefix = extensions.get::<Scope>().map_or(&[][..], |scope| scope.namespace().prefix());
+    match namespaces.of(prefix).filter(|_| !namespaces.is_empty()) {
+        None => Ok(None),
+        Some(used) => used.call(load::is_freeing(method)).map(Some),
+    }
+}
+
 /// Charges the requests of a batch to the calls per second of its namespace. [`enter`] has counted
 /// the call as one, before their number was known.
 pub(super) fn charge(engine: &Engine, namespace: &Namespace, requests: usize) {

@@ -40,6 +40,7 @@ use super::{
     rules::CurrentRules,
     scope::Origin,
     status,
+    tonic_call::{self, Called},
     traced::TracedCall,
     traces::{ServerSpan, Tracer},
 };
@@ -108,6 +109,22 @@ impl Routes {
             others: others.prepare(),
             access,
             tracer: None,
+        }
+    }
+
+    /// Calls the service of a request whose rights are checked.
+    pub(super) fn call_in_process(&self, request: Request<Body>, origin: Origin) -> Called {
+        match request.uri().path().split('/').nth(1).unwrap_or_default() {
+            AdmissionHandlers::NAME => tonic_call::call(&self.admission, request, origin),
+            LockHandlers::NAME => tonic_call::call(&self.lock, request, origin),
+            RateHandlers::NAME => tonic_call::call(&self.rate, request, origin),
+            SequenceHandlers::NAME => tonic_call::call(&self.sequence, request, origin),
+            StockHandlers::NAME => tonic_call::call(&self.stock, request, origin),
+            EnvoyHandlers::NAME => tonic_call::call(&self.envoy, request, origin),
+            _ => {
+                let mut others = self.others.clone();
+                Box::pin(async move { others.call(request).await })
+            }
         }
     }
 

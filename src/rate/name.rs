@@ -80,6 +80,11 @@ impl MeterName {
         &self.joined[self.head + 1..]
     }
 
+    /// The policy with its namespace; `None` for rules that come with calls.
+    pub fn policy(&self) -> Option<&[u8]> {
+        self.has_events().then(|| self.index())
+    }
+
     /// Whether changes of this key produce events.
     pub(super) fn has_events(&self) -> bool {
         self.policy > 0

@@ -126,11 +126,11 @@ pub async fn run(
     let (health, health_service) = health::new(initial, when_degraded).await;
     let follow = health::follow(&health, state, when_degraded);
     let permits = Arc::new(Semaphore::new(limits.connections_max));
-    let sources = admin.sources((permits.clone(), limits.connections_max));
+    let sources = admin.sources((permits.clone(), limits.connections_max), servers, reload);
     let running = RunningServer::new(engine.clone(), sources);
     let mut maintain = maintain(engine.clone(), decisions.clone());
     let others = tonic::service::Routes::new(health_service)
-        .add_service(grpc::AdminHandlers::server(running.clone(), reload))
+        .add_service(grpc::AdminHandlers::server(running.clone()))
         .add_service(grpc::reflection::v1())
         .add_service(grpc::reflection::v1alpha());
     engine.limit_namespaces(&namespaces, servers).map_err(io::Error::other)?;
@@ -139,7 +139,7 @@ pub async fn run(
         .with_tracer(otlp.as_ref().map(Otlp::tracer));
     let pool_metrics = admin.pool_metrics(&routes, decisions.clone()).map_err(io::Error::other)?;
     let json = JsonService::new(engine.clone(), decisions.clone(), access.clone());
-    let mut pages = pin!(admin.serve(running.clone(), pool_metrics, access, json));
+    let mut pages = pin!(admin.serve(running.clone(), pool_metrics, access, json, routes.clone()));
     let mut workers = Workers::start(&limits, &routes, tls.as_ref())?;
     let places = ConnectionPlaces { permits, connections_max: limits.connections_max, peers };
     tokio::select! {

@@ -18,6 +18,7 @@ mod support;
 mod admin;
 mod admission;
 mod cli;
+mod console;
 mod deploy;
 mod differential;
 mod durable;

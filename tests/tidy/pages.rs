@@ -139,7 +139,7 @@ fn contributing_names_every_file_that_a_capability_needs() {
             edited.push(path);
         }
     }
-    assert!(edited.len() <= 12, "a capability edits {}: {edited:?}", edited.len());
+    assert!(edited.len() <= 13, "a capability edits {}: {edited:?}", edited.len());
     assert!(edited.contains(&"src/engine/registry.rs".to_owned()), "{edited:?}");
 }
 

@@ -7,6 +7,7 @@ mod exemplars;
 mod page;
 mod pools;
 mod table;
+mod totals;
 
 use std::{fmt, sync::atomic::Ordering};
 
@@ -15,6 +16,7 @@ use tokio::task::spawn_blocking;
 pub use page::CONTENT_TYPE;
 pub use pools::{PoolMetrics, SERIES_MAX};
 pub use table::{METRICS, Metric, MetricKind};
+pub use totals::ProcessTotals;
 
 use crate::{
     decision::{

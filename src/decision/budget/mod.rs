@@ -11,6 +11,7 @@ mod namespace_limits;
 mod namespaces;
 mod peers;
 mod tally;
+mod usage;
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -25,6 +26,7 @@ pub use namespace_limits::{NamespaceLimits, NamespaceRule};
 pub use namespaces::{Held, NamespaceBudget, NamespaceUse, exceeded};
 pub use peers::{PeerConnection, Peers, SharedPermits};
 pub use tally::{Added, Total};
+pub use usage::{LimitUsage, NamespaceUsage};
 
 use super::error::Error;
 

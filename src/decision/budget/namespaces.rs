@@ -40,7 +40,7 @@ const RETRY: Millis = Millis(1000);
 /// The limits of all namespaces, and their use.
 #[derive(Debug, Default)]
 pub struct NamespaceBudget {
-    known: ArcSwap<KnownNamespaces>,
+    pub(super) known: ArcSwap<KnownNamespaces>,
     /// Whether there are entries: nothing else is read for calls without them.
     is_set: AtomicBool,
     /// Whether an entry limits names, leases or queued tasks.
@@ -49,33 +49,33 @@ pub struct NamespaceBudget {
 
 /// The entries, and the namespaces that were asked for.
 #[derive(Debug, Clone, Default)]
-struct KnownNamespaces {
+pub(super) struct KnownNamespaces {
     rules: Arc<[(NamespaceGlob, NamespaceLimits)]>,
     /// The number of servers that share the calls per second.
     servers: u32,
     /// By prefix; `None` for a namespace without limits.
-    used: HashMap<Box<[u8]>, Option<Arc<NamespaceUse>>, RandomState>,
+    pub(super) used: HashMap<Box<[u8]>, Option<Arc<NamespaceUse>>, RandomState>,
 }
 
 /// The limits of one namespace and its counts.
 #[derive(Debug)]
 pub struct NamespaceUse {
-    limits: NamespaceLimits,
+    pub(super) limits: NamespaceLimits,
     servers: u32,
-    counts: Arc<NamespaceCounts>,
+    pub(super) counts: Arc<NamespaceCounts>,
 }
 
 #[derive(Debug)]
-struct NamespaceCounts {
-    in_flight: AtomicU64,
-    connections: AtomicU64,
-    waiting: AtomicU64,
-    watchers: AtomicU64,
+pub(super) struct NamespaceCounts {
+    pub(super) in_flight: AtomicU64,
+    pub(super) connections: AtomicU64,
+    pub(super) waiting: AtomicU64,
+    pub(super) watchers: AtomicU64,
     /// When the calls so far are paid for at the allowed rate, in ns after `start`.
     paid: AtomicU64,
     start: Instant,
     /// The totals in Redis.
-    tallies: Tallies,
+    pub(super) tallies: Tallies,
 }
 
 /// Something that a namespace holds; counted until it is dropped.
@@ -200,7 +200,7 @@ impl NamespaceCounts {
 }
 
 impl NamespaceUse {
-    /// NamespaceCounts a call until the result is dropped. An exempt call is counted, and never refused.
+    /// Counts a call until the result is dropped. An exempt call is counted, and never refused.
     pub fn call(&self, is_exempt: bool) -> Result<Held, Error> {
         let most = if is_exempt { None } else { self.limits.in_flight_max };
         let held = self.hold(most, "in_flight_max", |counts| &counts.in_flight)?;
@@ -220,17 +220,17 @@ impl NamespaceUse {
         let _ = self.counts.paid.fetch_update(Ordering::Relaxed, Ordering::Relaxed, paid);
     }
 
-    /// NamespaceCounts a connection until the result is dropped.
+    /// Counts a connection until the result is dropped.
     pub fn connection(&self) -> Result<Held, Error> {
         self.hold(self.limits.connections_max, "connections_max", |counts| &counts.connections)
     }
 
-    /// NamespaceCounts a waiting call until the result is dropped.
+    /// Counts a waiting call until the result is dropped.
     pub fn waiting(&self) -> Result<Held, Error> {
         self.hold(self.limits.waiting_max, "waiting_max", |counts| &counts.waiting)
     }
 
-    /// NamespaceCounts a stream of events until the result is dropped.
+    /// Counts a stream of events until the result is dropped.
     pub fn watcher(&self) -> Result<Held, Error> {
         self.hold(self.limits.watchers_max, "watchers_max", |counts| &counts.watchers)
     }

@@ -12,6 +12,7 @@ pub mod configuration;
 mod counter;
 mod exemplar;
 mod histogram;
+pub mod refusals;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -60,6 +60,8 @@ pub(in super::super) struct Audited {
     named: NotedNames,
     /// Whether the call has an answer. Otherwise it is logged as cancelled.
     is_ended: bool,
+    /// Whether the call is logged: it needs `manage`, or it is an action of the console.
+    is_logged: bool,
 }
 
 impl Audited {
@@ -70,7 +72,13 @@ impl Audited {
         namespace: Namespace,
         scope: &mut Scope,
     ) -> Audited {
-        Audited { rpc, caller, namespace, named: scope.note_names(), is_ended: false }
+        let is_logged = rpc.permission == Permission::Manage;
+        Audited { rpc, caller, namespace, named: scope.note_names(), is_ended: false, is_logged }
+    }
+
+    /// Logs the call also if it needs `use` only.
+    pub(super) fn log_always(&mut self) {
+        self.is_logged = true;
     }
 
     /// Logs the call, if it is one to log, with the headers of its answer.
@@ -93,9 +101,9 @@ impl Audited {
         }
     }
 
-    /// Logs a `manage` call. The number of such lines is not limited, so that none is lost.
+    /// Logs a `manage` call or an action of the console. The number of such lines is not limited, so that none is lost.
     fn log(&self, result: &str) {
-        if self.rpc.permission == Permission::Manage {
+        if self.is_logged {
             let name = self.named.text();
             let (caller, name) = (escaped(&self.caller), escaped(&name));
             let (namespace, verb) = (self.namespace.as_str(), self.rpc.name);

@@ -50,6 +50,8 @@ use rpc::Rpc;
 pub(super) use rpc::all as rpcs;
 pub(super) use watched::Watched;
 
+pub(in crate::grpc) use admin::CONSOLE;
+pub use admin::ConsoleCaller;
 pub use callers::{CallerError, CallerSpec, Callers};
 pub use jwt::{Jwt, JwtAlgorithm};
 pub use rpc::{Permission, Permissions, Service, Services};
@@ -59,7 +61,7 @@ pub use token::{Digest, generate};
 const HEALTH: &str = "/grpc.health.";
 pub(super) const REFLECTION: &str = "/grpc.reflection.";
 /// Metadata with the namespace of a call.
-const NAMESPACE: HeaderName = HeaderName::from_static("x-tollgate-namespace");
+pub(super) const NAMESPACE: HeaderName = HeaderName::from_static("x-tollgate-namespace");
 
 /// The callers of a server, which a reload replaces.
 #[derive(Debug, Default)]

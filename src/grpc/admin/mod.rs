@@ -20,7 +20,7 @@ use super::{
 use crate::{
     admin::{
         RunningServer,
-        reload::{Difference, InvalidConfig, Reload, ReloadError, Reloaded},
+        reload::{Difference, InvalidConfig, ReloadError, Reloaded},
         status::{Readiness, Status as ServerStatus},
     },
     decision::{text::start, time::Timestamp},
@@ -37,8 +37,6 @@ const TEXT_BYTES_MAX: usize = 1024;
 #[derive(Debug)]
 pub struct AdminHandlers {
     server: Arc<RunningServer>,
-    /// `None` if the server cannot reload.
-    reload: Option<Arc<dyn Reload>>,
 }
 
 impl AdminHandlers {
@@ -46,11 +44,8 @@ impl AdminHandlers {
     pub const NAME: &'static str = "tollgate.v1.AdminService";
 
     /// Creates the service for tonic.
-    pub(crate) fn server(
-        server: Arc<RunningServer>,
-        reload: Option<Arc<dyn Reload>>,
-    ) -> AdminServiceServer<AdminHandlers> {
-        AdminServiceServer::new(AdminHandlers { server, reload })
+    pub(crate) fn server(server: Arc<RunningServer>) -> AdminServiceServer<AdminHandlers> {
+        AdminServiceServer::new(AdminHandlers { server })
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip)
     }
@@ -69,7 +64,7 @@ impl AdminService for AdminHandlers {
         &self,
         request: Request<pb::ReloadConfigRequest>,
     ) -> Result<Response<pb::ReloadConfigResponse>, Status> {
-        let reload = self.reload.clone().ok_or(ReloadError::NoFile).map_err(refused)?;
+        let reload = self.server.reload().ok_or(ReloadError::NoFile).map_err(refused)?;
         let reloaded = reload.reload(request.get_ref().dry_run).await.map_err(refused)?;
         Ok(Response::new(response(reloaded)))
     }

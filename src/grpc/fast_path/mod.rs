@@ -142,6 +142,14 @@ impl<T, S> Served<T, S> {
     pub(super) fn service(&self) -> &T {
         &self.service
     }
+
+    /// A clone of the tonic server.
+    pub(super) fn tonic(&self) -> S
+    where
+        S: Clone,
+    {
+        self.tonic.clone()
+    }
 }
 
 /// The path that a call takes.

@@ -23,7 +23,7 @@ use super::{
     status,
 };
 use crate::{
-    decision::names::Name,
+    decision::{metrics::refusals, names::Name},
     engine::{Answered, Engine},
     rate::{CheckOutcome, CheckRate, GetBan, MeterName, ResetRate},
 };
@@ -58,11 +58,14 @@ impl RateHandlers {
     }
 }
 
-/// Logs a refusal.
+/// Logs and counts a refusal.
 fn log_refusal(check: &CheckRate, checked: &Answered<CheckOutcome>) {
     if let CheckOutcome::Decided { answer, .. } = &checked.outcome
         && !answer.is_allowed()
     {
+        if let Some(policy) = check.name.policy() {
+            refusals::note(policy, check.name.key());
+        }
         tracing::debug!(name = ?check.name, ?answer, "refused");
     }
 }

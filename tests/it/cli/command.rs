@@ -34,6 +34,8 @@ fn bad_configuration_names_file_key_and_reason() {
         ("[limits]\nsequence_waiters = 3", "limits.sequence_waiters", "expected 4 to 1000000"),
         ("[limits]\nwatchers = 1000001", "limits.watchers", "expected 1 to 1000000"),
         ("[limits]\nunsynced_changes = 999", "limits.unsynced_changes", "1000 to 100000000"),
+        ("[console]\nenabled = 1", "enabled", "invalid type"),
+        ("[console]\nport = 1", "port", "unknown field"),
         ("[limits]\nspeed = 1", "speed", "unknown field"),
         (
             "[limits]\nanswer_bytes = \"8MiB\"\nconnection_answer_bytes = \"9MiB\"",
@@ -108,13 +110,14 @@ fn the_documented_configuration_is_good() {
 
 /// The sections of a configuration file: the prefix of their keys in `docs/configuration.md`, and
 /// the lines before a key.
-const SECTIONS: [(&str, &str); 16] = [
+const SECTIONS: [(&str, &str); 17] = [
     ("", ""),
     ("tls.", "[tls]"),
     ("jwt.", "[jwt]"),
     ("caller.", "[[caller]]"),
     ("limits.", "[limits]"),
     ("metrics.", "[metrics]"),
+    ("console.", "[console]"),
     ("otlp.", "[otlp]"),
     ("redis.", "[redis]"),
     ("envoy.", "[envoy]"),
@@ -171,6 +174,7 @@ fn every_key_is_documented() {
         "caller",
         "limits",
         "metrics",
+        "console",
         "otlp",
         "redis",
         "envoy",

@@ -1,0 +1,80 @@
+//! Sums of the counters of this process, for the console.
+
+use crate::{
+    decision::{
+        metrics::{CellTotals, METHODS_MAX},
+        script,
+    },
+    engine::counted_verbs,
+};
+
+/// The outcomes that refuse what a caller asked for.
+const REFUSALS: [&str; 9] = [
+    "full",
+    "paused",
+    "throttle",
+    "ban",
+    "too_many_names",
+    "held",
+    "short",
+    "buyer_limit",
+    "stale_token",
+];
+
+/// Sums since the start of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ProcessTotals {
+    /// Calls whose headers were read.
+    pub calls: u64,
+    /// Decisions that refused what the caller asked for.
+    pub refusals: u64,
+    /// Leases of pools that expired.
+    pub expired_leases: u64,
+    /// Results of tasks whose lease had ended.
+    pub late_results: u64,
+    /// Changes or restarts of the Redis primary.
+    pub failovers: u64,
+    /// Decisions that the store did not execute.
+    pub store_failures: u64,
+}
+
+impl ProcessTotals {
+    /// Sums the counters.
+    pub fn now() -> ProcessTotals {
+        let cells = CellTotals::now();
+        let (mut refusals, mut late_results) = (0, 0);
+        for verb in counted_verbs() {
+            for (index, outcome) in verb.outcomes.iter().enumerate() {
+                let count = || cells.of(|cells| &cells.decisions[verb.script.index][index]);
+                if REFUSALS.contains(outcome) {
+                    refusals += count();
+                }
+                if verb.script.index == script::admission::COMPLETE.index && *outcome == "late" {
+                    late_results += count();
+                }
+            }
+        }
+        let store_failures = cells.each().flat_map(|cells| &cells.store_failures);
+        ProcessTotals {
+            calls: (0..METHODS_MAX).map(|rpc| cells.of(|cells| &cells.calls[rpc].started)).sum(),
+            refusals,
+            expired_leases: cells.of(|cells| &cells.expired_leases),
+            late_results,
+            failovers: cells.of(|cells| &cells.failovers),
+            store_failures: store_failures.map(|count| count.get()).sum(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_is_an_outcome_of_a_verb() {
+        let verbs = counted_verbs();
+        for refusal in REFUSALS {
+            assert!(verbs.iter().any(|verb| verb.outcomes.contains(&refusal)), "{refusal}");
+        }
+    }
+}

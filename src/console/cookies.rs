@@ -1,0 +1,42 @@
+//! Cookies: the session, and the message that an action shows on the next page.
+
+use hyper::{
+    HeaderMap,
+    header::{COOKIE, HeaderValue},
+};
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+use crate::decision::text::start;
+
+pub(super) const SESSION: &str = "tollgate_session";
+pub(super) const MESSAGE: &str = "tollgate_message";
+/// No other site and no script gets them.
+const ATTRIBUTES: &str = "Path=/; HttpOnly; SameSite=Strict";
+/// The longest message, bytes.
+const MESSAGE_BYTES_MAX: usize = 512;
+
+/// The value of a cookie.
+pub(super) fn get<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let all = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = all.flat_map(|cookies| cookies.split(';'));
+    pairs.find_map(|pair| pair.trim().strip_prefix(name)?.strip_prefix('='))
+}
+
+/// Sets a cookie for some seconds; 0 removes it. `value` has only letters, digits and `%`.
+pub(super) fn set(name: &str, value: &str, seconds: u64) -> Option<HeaderValue> {
+    HeaderValue::try_from(format!("{name}={value}; Max-Age={seconds}; {ATTRIBUTES}")).ok()
+}
+
+/// A message as the value of a cookie. `is_done` says whether the action succeeded.
+pub(super) fn message(is_done: bool, text: &str) -> String {
+    let text = start(text, MESSAGE_BYTES_MAX);
+    let kind = if is_done { 'y' } else { 'n' };
+    format!("{kind}{}", utf8_percent_encode(text, NON_ALPHANUMERIC))
+}
+
+/// Parses a message.
+pub(super) fn parse_message(value: &str) -> Option<(bool, String)> {
+    let (kind, text) = value.split_at_checked(1)?;
+    let text = percent_decode_str(text).decode_utf8().ok()?;
+    Some((kind == "y", text.into_owned()))
+}

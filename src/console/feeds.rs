@@ -1,0 +1,129 @@
+//! The last events of pools and policies that pages show.
+//!
+//! A feed watches its pool or policy from the oldest stored event on, as a caller of the contract
+//! does. It ends when no page has read it for a while, or with the rights of its reader.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::time::{sleep, timeout};
+
+use super::{
+    events::{EventRow, EventSource, EventStream},
+    page::Problem,
+    sessions::RightsId,
+    visit::Visit,
+};
+use crate::decision::time::coarse;
+
+/// The most feeds.
+const FEEDS_MAX: usize = 100;
+/// The most events of a feed.
+const EVENTS_MAX: usize = 200;
+/// A feed ends this long after its last reader.
+const UNREAD_MAX: Duration = Duration::from_secs(15);
+/// Time between two looks whether a silent feed still has readers.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How often, and after which time, a new feed is asked for its first events.
+const TRIES: usize = 15;
+const TRY_EVERY: Duration = Duration::from_millis(20);
+
+/// All feeds of a server.
+#[derive(Debug, Default)]
+pub(super) struct EventFeeds(Mutex<HashMap<FeedId, Arc<EventFeed>>>);
+
+/// A source as seen with some rights.
+type FeedId = (RightsId, EventSource);
+
+/// The last events of a source.
+#[derive(Debug)]
+struct EventFeed(Mutex<FeedState>);
+
+#[derive(Debug)]
+struct FeedState {
+    /// The oldest first.
+    events: VecDeque<EventRow>,
+    /// The last read on the coarse clock.
+    read: Duration,
+    /// Why the feed has ended.
+    problem: Option<Problem>,
+}
+
+impl EventFeeds {
+    /// The last events of a source, the newest first. Fails if the visitor may not watch it, or with
+    /// too many feeds.
+    pub(super) async fn read(
+        &self,
+        visit: &Visit,
+        source: &EventSource,
+    ) -> Result<Vec<EventRow>, Problem> {
+        let id = (visit.rights, source.clone());
+        let known = self.0.lock().get(&id).cloned();
+        let feed = match known {
+            Some(feed) => feed,
+            None => self.start(visit, id).await?,
+        };
+        let mut state = feed.0.lock();
+        state.read = coarse();
+        match &state.problem {
+            Some(problem) => Err(problem.clone()),
+            None => Ok(state.events.iter().rev().cloned().collect()),
+        }
+    }
+
+    async fn start(&self, visit: &Visit, id: FeedId) -> Result<Arc<EventFeed>, Problem> {
+        let stream = visit.watch(&id.1, "0").await?;
+        let state = FeedState { events: VecDeque::new(), read: coarse(), problem: None };
+        let feed = Arc::new(EventFeed(Mutex::new(state)));
+        {
+            let mut feeds = self.0.lock();
+            if feeds.len() >= FEEDS_MAX {
+                let reason = "this server shows its maximum of 100 streams of events";
+                return Err(Problem::Failed(reason.to_owned()));
+            }
+            feeds.insert(id.clone(), feed.clone());
+        }
+        let (followed, console) = (feed.clone(), visit.console.clone());
+        tokio::spawn(async move {
+            followed.follow(stream).await;
+            console.feeds.0.lock().remove(&id);
+        });
+        for _ in 0..TRIES {
+            if !feed.0.lock().events.is_empty() {
+                break;
+            }
+            sleep(TRY_EVERY).await;
+        }
+        Ok(feed)
+    }
+}
+
+impl EventFeed {
+    /// Takes events until the stream ends, or nobody reads them.
+    async fn follow(&self, mut stream: EventStream) {
+        loop {
+            match timeout(LOOK_EVERY, stream.next()).await {
+                Err(_) => {}
+                Ok(Ok(Some(event))) => {
+                    let mut state = self.0.lock();
+                    if state.events.len() >= EVENTS_MAX {
+                        state.events.pop_front();
+                    }
+                    state.events.push_back(event);
+                }
+                Ok(Ok(None)) => return,
+                Ok(Err(problem)) => {
+                    self.0.lock().problem = Some(problem);
+                    return;
+                }
+            }
+            if coarse().saturating_sub(self.0.lock().read) > UNREAD_MAX {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Live pages: all watchers of a page with the same rights share one rendering.
+//!
+//! A page with watchers is rendered once a second, and less often if that would take more than a
+//! twentieth of the time. Its parts are sent when they change. The last rendering of a page is kept
+//! for the time that the store is unreachable.
+
+use std::{collections::HashMap, fmt, iter, sync::Arc, time::Duration};
+
+use hyper::body::Bytes;
+use parking_lot::Mutex;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    time::sleep,
+};
+
+use super::{
+    page::{ConsolePage, PagePart, Problem},
+    sessions::RightsId,
+    visit::Visit,
+};
+use crate::decision::time::{Timestamp, monotonic};
+
+/// The most streams of a server.
+pub(super) const STREAMS_MAX: usize = 500;
+/// The most pages that are rendered each second.
+const PAGES_MAX: usize = 200;
+/// The most pages whose last rendering is kept.
+const KEPT_MAX: usize = 64;
+/// The time between two renderings, and its least proportion to the time that a rendering takes.
+const EVERY: Duration = Duration::from_secs(1);
+const REST: u32 = 20;
+
+/// Identifies a page: its path and query, and the rights of its visitor.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct PageId {
+    target: String,
+    rights: RightsId,
+}
+
+impl PageId {
+    pub(super) fn of(visit: &Visit) -> PageId {
+        PageId { target: visit.target.clone(), rights: visit.rights }
+    }
+}
+
+/// The pages with watchers, and the last renderings.
+#[derive(Debug)]
+pub(super) struct LivePages {
+    watched: Mutex<HashMap<PageId, WatchedPage>>,
+    kept: Mutex<HashMap<PageId, (Timestamp, Arc<ConsolePage>)>>,
+    streams: Arc<Semaphore>,
+}
+
+impl Default for LivePages {
+    fn default() -> LivePages {
+        LivePages {
+            watched: Mutex::default(),
+            kept: Mutex::default(),
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+        }
+    }
+}
+
+/// A page with watchers.
+#[derive(Debug)]
+struct WatchedPage {
+    sender: watch::Sender<PartsNow>,
+    /// Whether the next rendering is published although nothing changed, for a new watcher. Its page
+    /// may be newer than the last rendering, because it shows an action.
+    is_due: bool,
+}
+
+/// The parts of a page at one moment.
+#[derive(Debug, Clone, Default)]
+pub(super) struct PartsNow {
+    /// The number of the rendering, and of the one before that changed something.
+    number: u64,
+    before: u64,
+    /// The events of the parts that this rendering changed.
+    news: Bytes,
+    parts: Arc<[LivePart]>,
+    /// Whether the page has ended, because its caller lost the right to it.
+    pub(super) is_ended: bool,
+}
+
+/// A part as an event, and the rendering that changed it.
+#[derive(Clone)]
+struct LivePart {
+    id: &'static str,
+    changed: u64,
+    html: Arc<str>,
+    event: Bytes,
+}
+
+impl fmt::Debug for LivePart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LivePart").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// A stream of a live page.
+#[derive(Debug)]
+pub(super) struct Watching {
+    pub(super) parts: watch::Receiver<PartsNow>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl LivePages {
+    /// Watches a page. Fails if the server has its maximum of streams or of live pages.
+    pub(super) fn watch(&self, visit: Visit) -> Result<Watching, &'static str> {
+        let permit = self.streams.clone().try_acquire_owned();
+        let permit = permit.map_err(|_| {
+            "this server has its maximum of 500 live pages open: the numbers of this page do not \
+             change until you reload it"
+        })?;
+        let id = PageId::of(&visit);
+        let mut watched = self.watched.lock();
+        if let Some(page) = watched.get_mut(&id) {
+            page.is_due = true;
+            return Ok(Watching { parts: page.sender.subscribe(), _permit: permit });
+        }
+        if watched.len() >= PAGES_MAX {
+            return Err("this server shows 200 different live pages: the numbers of this page do \
+                        not change until you reload it");
+        }
+        let (sender, parts) = watch::channel(PartsNow::default());
+        watched.insert(id.clone(), WatchedPage { sender, is_due: false });
+        tokio::spawn(async move { visit.console.live.render(&id, &visit).await });
+        Ok(Watching { parts, _permit: permit })
+    }
+
+    /// Renders a page until its last watcher has left.
+    async fn render(&self, id: &PageId, visit: &Visit) {
+        let mut parts = PartsNow::default();
+        loop {
+            let began = monotonic();
+            let rendered = visit.render_live().await;
+            parts = match &rendered {
+                Ok(rendered) => parts.followed_by(rendered),
+                Err(Problem::SignedOut(_)) => PartsNow { is_ended: true, ..parts },
+                Err(problem) => parts.followed_by(&[super::layout::notice_of(problem)]),
+            };
+            if !self.publish(id, &parts) {
+                return;
+            }
+            let took = monotonic().saturating_duration_since(began);
+            sleep(EVERY.max(took * REST)).await;
+        }
+    }
+
+    /// Gives parts to the watchers of a page. False if the page has no watchers, or has ended.
+    fn publish(&self, id: &PageId, parts: &PartsNow) -> bool {
+        let mut watched = self.watched.lock();
+        let Some(WatchedPage { sender, is_due }) = watched.get_mut(id) else { return false };
+        if sender.receiver_count() == 0 || parts.is_ended {
+            sender.send_replace(parts.clone());
+            watched.remove(id);
+            return false;
+        }
+        if std::mem::take(is_due) || parts.has_changed() {
+            sender.send_replace(parts.clone());
+        }
+        true
+    }
+
+    /// Keeps a rendering.
+    pub(super) fn keep(&self, id: &PageId, page: &Arc<ConsolePage>, now: Timestamp) {
+        let mut kept = self.kept.lock();
+        if kept.len() >= KEPT_MAX && !kept.contains_key(id) {
+            let oldest = kept.iter().min_by_key(|(_, (time, _))| *time).map(|(id, _)| id.clone());
+            oldest.into_iter().for_each(|id| drop(kept.remove(&id)));
+        }
+        kept.insert(id.clone(), (now, page.clone()));
+    }
+
+    /// The last rendering of a page, and its time.
+    pub(super) fn kept(&self, id: &PageId) -> Option<(Timestamp, Arc<ConsolePage>)> {
+        self.kept.lock().get(id).cloned()
+    }
+}
+
+impl PartsNow {
+    /// The parts after a rendering.
+    fn followed_by(&self, rendered: &[PagePart]) -> PartsNow {
+        let number = self.number + 1;
+        let mut parts: Vec<LivePart> = Vec::with_capacity(rendered.len());
+        for part in rendered {
+            let known = self.parts.iter().find(|known| known.id == part.id);
+            parts.push(match known {
+                Some(known) if are_same(&known.html, &part.html) => known.clone(),
+                _ => LivePart {
+                    id: part.id,
+                    changed: number,
+                    html: part.html.clone(),
+                    event: event(part),
+                },
+            });
+        }
+        let before = if self.has_changed() { self.number } else { self.before };
+        let news = joined(&parts, number - 1);
+        PartsNow { number, before, news, parts: parts.into(), is_ended: false }
+    }
+
+    /// Whether the last rendering changed a part.
+    fn has_changed(&self) -> bool {
+        !self.news.is_empty()
+    }
+
+    /// The events of all parts that changed after a rendering, and the number of this rendering.
+    /// Watchers that have seen the one before share the bytes.
+    pub(super) fn since(&self, number: u64) -> (Bytes, u64) {
+        let events = match number == self.before && self.has_changed() {
+            true => self.news.clone(),
+            false => joined(&self.parts, number),
+        };
+        (events, self.number)
+    }
+}
+
+/// The events of the parts that changed after a rendering.
+fn joined(parts: &[LivePart], number: u64) -> Bytes {
+    let mut bytes = Vec::new();
+    for part in parts.iter().filter(|part| part.changed > number) {
+        bytes.extend_from_slice(&part.event);
+    }
+    bytes.into()
+}
+
+/// A server-sent event with the id and the contents of a part.
+fn event(part: &PagePart) -> Bytes {
+    let lines = iter::once(part.id).chain(part.html.lines());
+    let data: String = lines.map(|line| format!("data: {line}\n")).collect();
+    format!("event: part\n{data}\n").into()
+}
+
+/// Whether two renderings differ in the text of `<time>` elements at most. The script counts ages.
+fn are_same(one: &str, other: &str) -> bool {
+    fn pieces(html: &str) -> impl Iterator<Item = &str> {
+        let mut parts = html.split("<time ");
+        let first = parts.next();
+        first.into_iter().chain(parts.flat_map(|part| {
+            let (start, rest) = part.split_once('>').unwrap_or((part, ""));
+            let (_, end) = rest.split_once("</time>").unwrap_or(("", rest));
+            [start, end]
+        }))
+    }
+    pieces(one).eq(pieces(other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(html: &str) -> PagePart {
+        PagePart { id: "x", html: html.into(), is_live: true }
+    }
+
+    #[test]
+    fn only_changes_are_sent() {
+        let first = PartsNow::default().followed_by(&[part("a\nb")]);
+        let (events, number) = first.since(0);
+        assert_eq!(&events[..], b"event: part\ndata: x\ndata: a\ndata: b\n\n");
+        let second = first.followed_by(&[part("a\nb")]);
+        assert!(first.has_changed() && !second.has_changed());
+        assert!(second.since(number).0.is_empty());
+        let third = second.followed_by(&[part("c")]);
+        let news = Bytes::from_static(b"event: part\ndata: x\ndata: c\n\n");
+        // A watcher that missed renderings gets the same events as one in step.
+        assert_eq!([third.since(number), third.since(0)], [(news.clone(), 3), (news, 3)]);
+    }
+
+    #[test]
+    fn ages_are_no_changes() {
+        let age = |moment, text| format!("<p><time datetime=\"{moment}\">{text}</time> ago</p>");
+        assert!(are_same(&age(1, "3 s"), &age(1, "4 s")));
+        assert!(!are_same(&age(1, "3 s"), &age(2, "3 s")));
+        assert!(!are_same(&age(1, "3 s"), &format!("{}!", age(1, "3 s"))));
+    }
+}

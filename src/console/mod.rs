@@ -1,0 +1,192 @@
+//! The web console: pages for operators, on the admin listener.
+//!
+//! The server renders every page, so reading needs no script. The script replaces parts of a page
+//! whose contents change; a stream of server-sent events carries them ([`live`]). Data and actions
+//! pass through the services as gRPC calls do ([`visit::Visit`]): same rights, limits, audit lines.
+//!
+//! # Add a page
+//! 1. `pages/NAME.rs`: `load` returns a [`page::ConsolePage`] of parts, each rendered by a template
+//!    in `templates/`. A part is `live` if its numbers change, else `fixed`. A form is `fixed`, or
+//!    in a `<details class="act">`: the script replaces no part with an open one.
+//! 2. If the page has actions: `act` reads the [`fields::FormFields`] of the form, calls a service,
+//!    and returns the message for the user. The form is sent to the URL of its page, and its button
+//!    is shown only if `visit.may(…)`. The check of the call itself decides.
+//! 3. `pages/mod.rs`: a row in `PAGES`. A page about one thing has its name in the query:
+//!    `/pool?name=ar%3A1`, which `visit.name()` returns and `visit::encoded` writes.
+//! 4. Times, ages and numbers are [`format`]'s; charts are [`chart`]'s. askama escapes all else.
+//!
+//! On `?` the status of a call becomes a [`page::Problem`], such as a missing right. While the store is
+//! unreachable, the page keeps the last rendering of its parts.
+
+mod answer;
+mod assets;
+mod chart;
+mod cookies;
+mod events;
+mod feeds;
+mod fields;
+mod format;
+mod guard;
+mod history;
+mod layout;
+mod live;
+mod page;
+mod pages;
+mod render;
+mod sessions;
+mod sign_in;
+mod stream;
+mod visit;
+
+use std::{convert::Infallible, sync::Arc};
+
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::{
+    Method, Request, Response, StatusCode,
+    body::{Bytes, Incoming},
+    header::CONTENT_TYPE,
+};
+
+use crate::{
+    admin::RunningServer,
+    decision::metrics::refusals,
+    grpc::{InProcess, Routes, access::Access},
+};
+use feeds::EventFeeds;
+use fields::FormFields;
+use history::{CallHistory, PoolHistory};
+use live::LivePages;
+use page::Problem;
+use sessions::Sessions;
+use visit::Visit;
+
+/// The body of an answer.
+pub(crate) type ConsoleBody = UnsyncBoxBody<Bytes, Infallible>;
+pub(crate) use answer::{full, secured};
+pub(crate) use stream::AGE_MAX as STREAM_AGE_MAX;
+
+/// The longest form, bytes.
+const FORM_BYTES_MAX: usize = 32 * 1024;
+/// Before the path of a page: its stream.
+const LIVE: &str = "/live";
+
+/// The console of a server.
+#[derive(Debug)]
+pub(crate) struct Console {
+    server: Arc<RunningServer>,
+    routes: Routes,
+    access: Arc<Access>,
+    sessions: Sessions,
+    live: LivePages,
+    calls: CallHistory,
+    pools: PoolHistory,
+    feeds: EventFeeds,
+}
+
+impl Console {
+    /// Creates the console of a server.
+    pub(crate) fn new(
+        server: Arc<RunningServer>,
+        routes: Routes,
+        access: Arc<Access>,
+    ) -> Arc<Console> {
+        Arc::new(Console {
+            server,
+            routes,
+            access,
+            sessions: Sessions::default(),
+            live: LivePages::default(),
+            calls: CallHistory::default(),
+            pools: PoolHistory::default(),
+            feeds: EventFeeds::default(),
+        })
+    }
+
+    /// Samples the calls of the server once a second. Never completes.
+    pub(crate) async fn sample(&self) {
+        refusals::turn_on();
+        self.calls.sample().await;
+    }
+
+    /// Whether an answer is the stream of a live page.
+    pub(crate) fn is_stream(response: &Response<ConsoleBody>) -> bool {
+        response.headers().get(CONTENT_TYPE).is_some_and(|it| it == stream::CONTENT)
+    }
+
+    /// Answers a request.
+    pub(crate) async fn answer(
+        self: &Arc<Console>,
+        request: Request<Incoming>,
+    ) -> Response<ConsoleBody> {
+        let (head, body) = request.into_parts();
+        if let Some(asset) = assets::find(head.uri.path()) {
+            return asset;
+        }
+        // A page of another site could have its own name resolved to this address.
+        if self.access.is_open() && !guard::is_loopback_host(&head.headers) {
+            return answer::refusal(
+                StatusCode::FORBIDDEN,
+                "the console of a server without callers is at localhost, 127.0.0.1 or [::1] only",
+            );
+        }
+        let form = match head.method {
+            Method::GET | Method::HEAD => None,
+            Method::POST if !guard::is_same_origin(&head.headers) => {
+                let reason = "a form of another site is refused: Origin must be this Host";
+                return answer::refusal(StatusCode::FORBIDDEN, reason);
+            }
+            Method::POST => match FormFields::read(body).await {
+                Some(form) => Some(form),
+                None => {
+                    let reason = format!("a form has at most {FORM_BYTES_MAX} bytes");
+                    return answer::refusal(StatusCode::PAYLOAD_TOO_LARGE, &reason);
+                }
+            },
+            _ => {
+                let reason = "only GET, HEAD and POST are served";
+                return answer::refusal(StatusCode::METHOD_NOT_ALLOWED, reason);
+            }
+        };
+        match (head.uri.path(), form) {
+            ("/login", None) => self.login_page(&head),
+            ("/login", Some(form)) => self.log_in(&form).await,
+            ("/logout", Some(_)) => self.log_out(&head.headers),
+            ("/namespace", Some(form)) => self.choose_namespace(&head.headers, &form),
+            (path, form) => {
+                let (path, is_live) = match path.strip_prefix(LIVE) {
+                    Some(path) if path.starts_with('/') => (path, true),
+                    _ => (path, false),
+                };
+                let visit = pages::find(path).and_then(|entry| Visit::new(self, entry, &head));
+                let visit = match visit {
+                    Ok(visit) => visit,
+                    Err(problem) => return self.problem(&problem, is_live, &head),
+                };
+                match form {
+                    None if is_live => visit.stream(),
+                    None => self.page(&visit, &head).await,
+                    Some(form) => self.act(&visit, &form, &head).await,
+                }
+            }
+        }
+    }
+
+    /// Answers a request that has no page.
+    fn problem(
+        self: &Arc<Console>,
+        problem: &Problem,
+        is_live: bool,
+        head: &hyper::http::request::Parts,
+    ) -> Response<ConsoleBody> {
+        match problem {
+            Problem::SignedOut(_) if !is_live => sign_in::redirect(&head.uri),
+            problem => answer::refusal(problem.status(), problem.message()),
+        }
+    }
+
+    /// The services for a caller with this token.
+    fn services(&self, token: Option<&sessions::Token>, namespace: &str) -> InProcess {
+        let namespace = namespace.parse().ok().filter(|_| !namespace.is_empty());
+        InProcess::new(&self.routes, &self.access, token.map(sessions::Token::header), namespace)
+    }
+}

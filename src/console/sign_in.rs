@@ -1,0 +1,101 @@
+//! Sign in and out, and the choice of a namespace.
+
+use std::time::Duration;
+
+use hyper::{HeaderMap, Response, StatusCode, Uri, http::request::Parts};
+use tokio::{sync::Semaphore, time::sleep};
+
+use super::{
+    Console, ConsoleBody, answer, cookies,
+    fields::FormFields,
+    layout,
+    sessions::{self, Token},
+    visit::encoded,
+};
+use crate::decision::names::Namespace;
+
+/// Wrong tokens that wait for their answer. Further ones are refused at once, so that at most this
+/// many tokens a second can be tried.
+static TRIES: Semaphore = Semaphore::const_new(4);
+const WRONG_TOKEN_TIME: Duration = Duration::from_secs(1);
+
+/// Sends a visitor without a session to the login, and from there to its page.
+pub(super) fn redirect(uri: &Uri) -> Response<ConsoleBody> {
+    let target = uri.path_and_query().map_or("/", |target| target.as_str());
+    answer::redirect(&format!("/login?next={}", encoded(target)), None)
+}
+
+/// A path of this console; the first page for anything else.
+fn local(next: &str) -> &str {
+    match next.starts_with('/') && !next.starts_with("//") && !next.contains(['\\', '\n', '\r']) {
+        true => next,
+        false => "/",
+    }
+}
+
+fn login_form(status: StatusCode, next: &str, error: Option<&str>) -> Response<ConsoleBody> {
+    match layout::login(local(next), error) {
+        Ok(page) => answer::html(status, page),
+        Err(problem) => answer::refusal(problem.status(), problem.message()),
+    }
+}
+
+impl Console {
+    /// The page that takes a token.
+    pub(super) fn login_page(&self, head: &Parts) -> Response<ConsoleBody> {
+        if self.access.is_open() {
+            return answer::redirect("/", None);
+        }
+        let query = FormFields::parse(head.uri.query().unwrap_or_default().as_bytes());
+        login_form(StatusCode::OK, query.get("next"), None)
+    }
+
+    /// Starts a session for a token.
+    pub(super) async fn log_in(&self, form: &FormFields) -> Response<ConsoleBody> {
+        let next = local(form.get("next"));
+        if self.access.is_open() {
+            return answer::redirect(next, None);
+        }
+        let Ok(_permit) = TRIES.try_acquire() else {
+            let error = "too many wrong tokens at the moment; try again in a second";
+            return login_form(StatusCode::TOO_MANY_REQUESTS, next, Some(error));
+        };
+        let token = Token::new(form.get("token"));
+        let caller = token.as_ref().map(|token| self.services(Some(token), "").caller());
+        let (Some(token), Some(Ok(_))) = (token, caller) else {
+            sleep(WRONG_TOKEN_TIME).await;
+            let error = "no caller of this server has this token";
+            return login_form(StatusCode::UNAUTHORIZED, next, Some(error));
+        };
+        let Some(id) = self.sessions.start(token) else {
+            let error = "the system gives no random numbers";
+            return login_form(StatusCode::INTERNAL_SERVER_ERROR, next, Some(error));
+        };
+        answer::redirect(next, cookies::set(cookies::SESSION, &id, sessions::AGE_MAX.as_secs()))
+    }
+
+    /// Ends the session.
+    pub(super) fn log_out(&self, headers: &HeaderMap) -> Response<ConsoleBody> {
+        if let Some(id) = cookies::get(headers, cookies::SESSION) {
+            self.sessions.end(id);
+        }
+        answer::redirect("/login", cookies::set(cookies::SESSION, "", 0))
+    }
+
+    /// Chooses the namespace of the session. Each call checks whether its caller may use it.
+    pub(super) fn choose_namespace(
+        &self,
+        headers: &HeaderMap,
+        form: &FormFields,
+    ) -> Response<ConsoleBody> {
+        let namespace = form.get("namespace").trim();
+        if !namespace.is_empty() && Namespace::parse(namespace.as_bytes()).is_err() {
+            let reason = cookies::message(false, "this is not the name of a namespace");
+            return answer::redirect("/", cookies::set(cookies::MESSAGE, &reason, 60));
+        }
+        if let Some(id) = cookies::get(headers, cookies::SESSION) {
+            self.sessions.choose(id, namespace);
+        }
+        answer::redirect("/", None)
+    }
+}

@@ -1,0 +1,58 @@
+//! The use of the limits of namespaces, for the console.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{NamespaceBudget, tally::Total};
+
+/// The use of the limits of one namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamespaceUsage {
+    /// The prefix of the namespace.
+    pub prefix: Box<[u8]>,
+    /// Its limits.
+    pub limits: Vec<LimitUsage>,
+}
+
+/// The use of one limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LimitUsage {
+    /// The configuration key.
+    pub key: &'static str,
+    /// The number in use; `None` if it is not counted on this server.
+    pub used: Option<u64>,
+    /// The limit.
+    pub max: u32,
+}
+
+impl NamespaceBudget {
+    /// The namespaces that have limits and were asked for, by prefix.
+    pub fn usage(&self) -> Vec<NamespaceUsage> {
+        let known = self.known.load();
+        let used = known.used.iter().filter_map(|(prefix, used)| Some((prefix, used.as_ref()?)));
+        let mut all: Vec<_> = used
+            .map(|(prefix, used)| {
+                let (limits, counts) = (&used.limits, &used.counts);
+                let now = |count: &AtomicU64| Some(count.load(Ordering::Relaxed));
+                // Redis is counted while a limit is near; the embedded engine counts by itself.
+                let total =
+                    |total| Some(counts.tallies.of(total).lock().counted()).filter(|it| *it > 0);
+                let limits = [
+                    ("calls_per_second", None, limits.calls_per_second),
+                    ("in_flight_max", now(&counts.in_flight), limits.in_flight_max),
+                    ("connections_max", now(&counts.connections), limits.connections_max),
+                    ("waiting_max", now(&counts.waiting), limits.waiting_max),
+                    ("watchers_max", now(&counts.watchers), limits.watchers_max),
+                    ("names_max", total(Total::Names), limits.names_max),
+                    ("leases_max", total(Total::Leases), limits.leases_max),
+                    ("queued_max", total(Total::Queued), limits.queued_max),
+                ];
+                let limits = limits.into_iter();
+                let limits =
+                    limits.filter_map(|(key, used, max)| Some(LimitUsage { key, used, max: max? }));
+                NamespaceUsage { prefix: prefix.clone(), limits: limits.collect() }
+            })
+            .collect();
+        all.sort_by(|one, other| one.prefix.cmp(&other.prefix));
+        all
+    }
+}

@@ -1,0 +1,202 @@
+//! RefusedChecks of the last minute, by policy, and the keys that were refused most.
+//!
+//! Counted only while the console is served ([`turn_on`]). The numbers of keys are estimates of the
+//! algorithm Space-Saving (Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and Top-k
+//! Elements in Data Streams, 2005): never too low, and exact for up to [`KEYS`] keys a minute.
+
+use std::{
+    cell::Cell,
+    collections::HashMap,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use parking_lot::Mutex;
+
+use crate::decision::time::coarse;
+
+/// The most policies; refusals of further ones are not counted.
+const POLICIES_MAX: usize = 1_000;
+/// Counted keys of a policy.
+const KEYS: usize = 32;
+/// The length of a slot, seconds.
+const SLOT: u64 = 10;
+/// Slots of a minute.
+const SLOTS: usize = 6;
+/// RefusedChecks of a thread and second that are counted one by one. Of the others, one in [`SHARE`] counts
+/// for all, so that a flood of refusals does not wait for the lock.
+const EXACT: u32 = 256;
+const SHARE: u32 = 16;
+
+static ON: AtomicBool = AtomicBool::new(false);
+static POLICIES: Mutex<Option<HashMap<Box<[u8]>, PolicyRefusals>>> = Mutex::new(None);
+
+thread_local! {
+    /// The current second, and the refusals of this thread in it.
+    static SECOND: Cell<(u64, u32)> = const { Cell::new((0, 0)) };
+}
+
+/// The refusals of a policy.
+#[derive(Debug, Default)]
+struct PolicyRefusals {
+    slots: [TenSeconds; SLOTS],
+    /// The keys of this minute and of the one before.
+    keys: [KeyCounts; 2],
+    minute: u64,
+}
+
+/// Counts by key.
+type KeyCounts = Vec<(Box<[u8]>, u64)>;
+
+/// The refusals of ten seconds.
+#[derive(Debug, Clone, Copy, Default)]
+struct TenSeconds {
+    /// The number of the slot since the start of the machine.
+    at: u64,
+    count: u64,
+}
+
+/// Refused checks of a policy.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RefusedChecks {
+    /// In the last minute.
+    pub count: u64,
+    /// By key in the last one to two minutes, the largest number first.
+    pub keys: Vec<(Box<[u8]>, u64)>,
+}
+
+/// Begins to count.
+pub fn turn_on() {
+    ON.store(true, Ordering::Relaxed);
+}
+
+/// Counts a refusal of a key under a policy; the policy has its namespace.
+#[inline]
+pub fn note(policy: &[u8], key: &[u8]) {
+    if ON.load(Ordering::Relaxed) {
+        note_at(policy, key, coarse().as_secs());
+    }
+}
+
+/// The refusals of a policy.
+pub fn of(policy: &[u8]) -> RefusedChecks {
+    of_at(policy, coarse().as_secs())
+}
+
+fn note_at(policy: &[u8], key: &[u8], second: u64) {
+    let number = SECOND.with(|seen| {
+        let (last, number) = seen.get();
+        let number = if last == second { number.saturating_add(1) } else { 1 };
+        seen.set((second, number));
+        number
+    });
+    let weight = match number {
+        0..=EXACT => 1,
+        number if number % SHARE == 0 => SHARE,
+        _ => return,
+    };
+    let mut policies = POLICIES.lock();
+    let policies = policies.get_or_insert_default();
+    if !policies.contains_key(policy) {
+        if policies.len() >= POLICIES_MAX {
+            policies.retain(|_, refusals| refusals.count_at(second) > 0);
+            if policies.len() >= POLICIES_MAX {
+                return;
+            }
+        }
+        policies.insert(policy.into(), PolicyRefusals::default());
+    }
+    if let Some(refusals) = policies.get_mut(policy) {
+        refusals.add(key, weight.into(), second);
+    }
+}
+
+fn of_at(policy: &[u8], second: u64) -> RefusedChecks {
+    let mut policies = POLICIES.lock();
+    let known = policies.as_mut().and_then(|policies| policies.get_mut(policy));
+    let Some(refusals) = known else { return RefusedChecks::default() };
+    refusals.turn(second);
+    let [this, before] = &refusals.keys;
+    let mut keys = this.clone();
+    for (key, count) in before {
+        match keys.iter_mut().find(|(known, _)| known == key) {
+            Some((_, sum)) => *sum += count,
+            None => keys.push((key.clone(), *count)),
+        }
+    }
+    keys.sort_by(|(one, larger), (other, smaller)| smaller.cmp(larger).then(one.cmp(other)));
+    RefusedChecks { count: refusals.count_at(second), keys }
+}
+
+impl PolicyRefusals {
+    fn add(&mut self, key: &[u8], weight: u64, second: u64) {
+        self.turn(second);
+        let at = second / SLOT;
+        let slot = &mut self.slots[at as usize % SLOTS];
+        if slot.at != at {
+            *slot = TenSeconds { at, count: 0 };
+        }
+        slot.count += weight;
+        let keys = &mut self.keys[0];
+        if let Some((_, count)) = keys.iter_mut().find(|(known, _)| **known == *key) {
+            *count += weight;
+        } else if keys.len() < KEYS {
+            keys.push((key.into(), weight));
+        } else if let Some((known, count)) = keys.iter_mut().min_by_key(|(_, count)| *count) {
+            // Space-Saving: the newcomer inherits the smallest count.
+            *known = key.into();
+            *count += weight;
+        }
+    }
+
+    /// Begins the keys of another minute.
+    fn turn(&mut self, second: u64) {
+        let minute = second / 60;
+        if minute == self.minute {
+            return;
+        }
+        let this = std::mem::take(&mut self.keys[0]);
+        self.keys[1] = if minute == self.minute + 1 { this } else { Vec::new() };
+        self.minute = minute;
+    }
+
+    fn count_at(&self, second: u64) -> u64 {
+        let at = second / SLOT;
+        let is_recent = |slot: &&TenSeconds| slot.at <= at && slot.at + SLOTS as u64 > at;
+        self.slots.iter().filter(is_recent).map(|slot| slot.count).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_of_a_minute_are_counted() {
+        let policy = b"refusals_of_a_minute_are_counted";
+        for _ in 0..5 {
+            note_at(policy, b"often", 600);
+        }
+        note_at(policy, b"once", 615);
+        let seen = of_at(policy, 620);
+        assert_eq!(seen.count, 6);
+        assert_eq!(seen.keys, [(b"often"[..].into(), 5), (b"once"[..].into(), 1)]);
+        let later = of_at(policy, 665);
+        assert_eq!((later.count, later.keys.len()), (1, 2));
+        assert_eq!(of_at(policy, 800), RefusedChecks::default());
+        assert_eq!(of_at(b"unknown", 620), RefusedChecks::default());
+    }
+
+    #[test]
+    fn a_flood_counts_in_shares_and_keys_are_bounded() {
+        let policy = b"a_flood_counts_in_shares";
+        for number in 0..10_000_u32 {
+            note_at(policy, b"hot", 900);
+            if number % 4 == 0 {
+                note_at(policy, &number.to_be_bytes(), 900);
+            }
+        }
+        let seen = of_at(policy, 901);
+        assert!((12_000..13_000).contains(&seen.count), "{}", seen.count);
+        assert_eq!((&*seen.keys[0].0, seen.keys.len()), (&b"hot"[..], KEYS));
+    }
+}

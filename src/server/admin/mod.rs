@@ -1,0 +1,160 @@
+//! The admin listener: HTTP/1.1 for operators, probes, Prometheus and the console.
+//!
+//! It shares the thread that accepts gRPC connections. Connections, header bytes, bodies and times
+//! are therefore limited. Each connection serves one request.
+
+mod pages;
+
+use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
+
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    time::{sleep, timeout},
+};
+
+use crate::{
+    admin::{RunningServer, ServerSources, metrics::PoolMetrics, reload::Reload},
+    console::{Console, STREAM_AGE_MAX},
+    decision::names::{Name, Namespace},
+    grpc::{CurrentRules, JsonService, Routes, access::Access, rpcs},
+};
+use pages::AdminPages;
+
+/// Maximum number of connections that are no streams; further ones are closed at once.
+const CONNECTIONS_MAX: usize = 256;
+/// Time limit for the headers of a request.
+const HEADER_TIME_MAX: Duration = Duration::from_secs(5);
+/// Time limit for a connection, including its answer.
+const TIME_MAX: Duration = Duration::from_secs(30);
+/// Maximum number of bytes of the headers.
+const HEADER_BYTES_MAX: usize = 16 * 1024;
+/// The pause after a failed accept.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The admin listener of a server.
+#[derive(Debug, Clone, Default)]
+pub struct Admin {
+    /// `None` if it is off.
+    pub listener: Option<Arc<TcpListener>>,
+    /// Whether the server counts as ready while the store is unreachable.
+    pub ready_when_degraded: bool,
+    /// Whether `/metrics` is served.
+    pub has_metrics: bool,
+    /// Whether the console is served.
+    pub has_console: bool,
+    /// The globs of the pools with series.
+    pub pools: Vec<String>,
+    /// The namespaces of these pools, besides the default one.
+    pub namespaces: Vec<Namespace>,
+}
+
+impl Admin {
+    /// Returns the values that the pages need, in addition to the engine.
+    pub(super) fn sources(
+        &self,
+        connections: (Arc<Semaphore>, usize),
+        servers: u32,
+        reload: Option<Arc<dyn Reload>>,
+    ) -> ServerSources {
+        let ready_when_degraded = self.ready_when_degraded;
+        ServerSources { ready_when_degraded, rpcs: rpcs(), connections, servers, reload }
+    }
+
+    /// Creates the series of pools. Fails if a glob is invalid.
+    pub(super) fn pool_metrics(
+        &self,
+        routes: &Routes,
+        rules: Arc<CurrentRules>,
+    ) -> Result<PoolMetrics, globset::Error> {
+        let routes = routes.clone();
+        let settings = Box::new(move |pool: &Name| rules.load().pools.settings(pool));
+        let refused = Box::new(move |pool: &Name| routes.refused(pool));
+        PoolMetrics::new(&self.pools, &self.namespaces, settings, refused)
+    }
+
+    /// Serves the pages. Never completes.
+    pub(super) async fn serve(
+        self,
+        server: Arc<RunningServer>,
+        pools: PoolMetrics,
+        access: Arc<Access>,
+        json: JsonService,
+        routes: Routes,
+    ) {
+        let Some(listener) = self.listener else { return pending().await };
+        let is_loopback = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+        let new_console = || Console::new(server.clone(), routes, access.clone());
+        let console = self.has_console.then(new_console);
+        let access = (!is_loopback).then_some(access);
+        let sampled = console.clone();
+        let has_metrics = self.has_metrics;
+        let pages = AdminPages { server, pools, access, json, has_metrics, console };
+        let sample = async {
+            match sampled {
+                Some(console) => console.sample().await,
+                None => pending().await,
+            }
+        };
+        tokio::join!(accept(&listener, Arc::new(pages)), sample);
+    }
+}
+
+/// Accepts connections. Never completes.
+async fn accept(listener: &TcpListener, pages: Arc<AdminPages>) {
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            sleep(PAUSE).await;
+            continue;
+        };
+        let Ok(permit) = permits.clone().try_acquire_owned() else { continue };
+        tokio::spawn(connection(stream, pages.clone(), permit));
+    }
+}
+
+/// Serves one request. A stream gives its permit back, because the console counts it.
+async fn connection(stream: TcpStream, pages: Arc<AdminPages>, permit: OwnedSemaphorePermit) {
+    let (streams, is_stream) = oneshot::channel();
+    let streams = Arc::new(Mutex::new(Some(streams)));
+    let service = service_fn(move |request| {
+        let (pages, streams) = (pages.clone(), streams.lock().take());
+        async move {
+            let response = pages.handle(request).await;
+            if Console::is_stream(&response)
+                && let Some(streams) = streams
+            {
+                let _ = streams.send(());
+            }
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME_MAX)
+        .max_buf_size(HEADER_BYTES_MAX)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    // The time limit disconnects slow clients.
+    let limit = async {
+        let permit = permit;
+        match timeout(TIME_MAX, is_stream).await {
+            Ok(Ok(())) => {
+                drop(permit);
+                sleep(STREAM_AGE_MAX + TIME_MAX).await;
+            }
+            // The connection has ended, or its time.
+            Ok(Err(_)) => sleep(TIME_MAX).await,
+            Err(_) => {}
+        }
+    };
+    tokio::select! {
+        served = served => if let Err(error) = served {
+            tracing::debug!(%error, "a connection of the admin listener has failed");
+        },
+        () = limit => {}
+    }
+}

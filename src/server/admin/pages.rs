@@ -1,0 +1,133 @@
+//! The pages of the admin listener by path, and the check of their readers.
+
+use std::sync::Arc;
+
+use http_body_util::{BodyExt, Limited};
+use hyper::{
+    Method, Request, Response, StatusCode,
+    body::Incoming,
+    header::{ALLOW, HeaderValue, WWW_AUTHENTICATE},
+};
+
+use crate::{
+    admin::{
+        RunningServer,
+        metrics::{CONTENT_TYPE as METRICS, PoolMetrics},
+    },
+    console::{self, Console, ConsoleBody},
+    grpc::{JSON_BYTES_MAX, JsonService, access::Access},
+};
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+/// The pages for programs. All other paths are those of the console.
+const PATHS: [&str; 7] =
+    ["/livez", "/readyz", "/healthcheck", "/metrics", "/status", "/rlconfig", "/json"];
+
+/// Status, content type and body of an answer.
+type AdminPage = (StatusCode, &'static str, String);
+
+/// The pages, and the check of their readers.
+#[derive(Debug)]
+pub(super) struct AdminPages {
+    pub(super) server: Arc<RunningServer>,
+    pub(super) pools: PoolMetrics,
+    /// Checks tokens; `None` on a loopback address.
+    pub(super) access: Option<Arc<Access>>,
+    /// The service of Envoy over HTTP/1.1.
+    pub(super) json: JsonService,
+    pub(super) has_metrics: bool,
+    /// The console; `None` if it is off.
+    pub(super) console: Option<Arc<Console>>,
+}
+
+impl AdminPages {
+    /// Answers a request.
+    pub(super) async fn handle(&self, request: Request<Incoming>) -> Response<ConsoleBody> {
+        match (request.method(), request.uri().path(), &self.console) {
+            (&Method::POST, "/json", _) => framed(self.decide(request).await),
+            (_, path, Some(console)) if !PATHS.contains(&path) => console.answer(request).await,
+            _ => framed(self.answer(&request).await),
+        }
+    }
+
+    /// Decides about a request of Envoy in JSON.
+    async fn decide(&self, request: Request<Incoming>) -> AdminPage {
+        let (head, body) = request.into_parts();
+        let Ok(body) = Limited::new(body, JSON_BYTES_MAX).collect().await else {
+            let error = format!("a body has at most {JSON_BYTES_MAX} bytes\n");
+            return text(StatusCode::PAYLOAD_TOO_LARGE, &error);
+        };
+        let (status, answer) = self.json.answer(&head.headers, &body.to_bytes()).await;
+        let is_json = [StatusCode::OK, StatusCode::TOO_MANY_REQUESTS].contains(&status);
+        (status, if is_json { JSON } else { TEXT }, answer)
+    }
+
+    async fn answer(&self, request: &Request<Incoming>) -> AdminPage {
+        if ![Method::GET, Method::HEAD].contains(request.method()) {
+            let served = "only GET and HEAD are served, and POST of /json\n";
+            return text(StatusCode::METHOD_NOT_ALLOWED, served);
+        }
+        let path = request.uri().path();
+        match path {
+            "/livez" => return text(StatusCode::OK, "ok\n"),
+            // The name of the page in envoyproxy/ratelimit.
+            "/readyz" | "/healthcheck" => {
+                return match self.server.readiness().reason() {
+                    None => text(StatusCode::OK, "ok\n"),
+                    Some(reason) => text(StatusCode::SERVICE_UNAVAILABLE, &format!("{reason}\n")),
+                };
+            }
+            "/metrics" | "/status" | "/rlconfig" => {}
+            _ => {
+                let known = "no such page; there are /metrics, /livez, /readyz, /status, \
+                             /healthcheck, /rlconfig and, for POST, /json\n";
+                return text(StatusCode::NOT_FOUND, known);
+            }
+        }
+        if let Some(access) = &self.access
+            && let Err((is_known, reason)) = access.check_admin(request.headers())
+        {
+            let status = if is_known { StatusCode::FORBIDDEN } else { StatusCode::UNAUTHORIZED };
+            return text(status, &format!("{reason}\n"));
+        }
+        match path {
+            "/metrics" if !self.has_metrics => {
+                text(StatusCode::NOT_FOUND, "the metrics are off: [metrics] enabled = false\n")
+            }
+            "/metrics" => match self.server.metrics(&self.pools).await {
+                Ok(metrics) => (StatusCode::OK, METRICS, metrics),
+                Err(error) => failed(&error),
+            },
+            "/rlconfig" => text(StatusCode::OK, &self.json.dump()),
+            _ => match serde_json::to_string_pretty(&self.server.status()) {
+                Ok(status) => (StatusCode::OK, JSON, status + "\n"),
+                Err(error) => failed(&error),
+            },
+        }
+    }
+}
+
+fn text(status: StatusCode, text: &str) -> AdminPage {
+    (status, TEXT, text.to_owned())
+}
+
+fn failed(error: &dyn std::error::Error) -> AdminPage {
+    text(StatusCode::INTERNAL_SERVER_ERROR, &format!("the page cannot be written: {error}\n"))
+}
+
+/// Builds the HTTP response of an answer.
+fn framed((status, content_type, body): AdminPage) -> Response<ConsoleBody> {
+    let mut response = console::full(status, HeaderValue::from_static(content_type), body);
+    let headers = response.headers_mut();
+    match status {
+        StatusCode::METHOD_NOT_ALLOWED => {
+            headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST"));
+        }
+        StatusCode::UNAUTHORIZED => {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        _ => {}
+    }
+    console::secured(response)
+}
