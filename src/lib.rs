@@ -20,8 +20,9 @@
 //!
 //! Dependencies point one way: cli → config → server → grpc → engine → capabilities → decision; no
 //! two folders depend on each other. The commands are clients of a server, by the crate
-//! `tollgate_client` of `clients/rust`; the console calls its stubs in the process. Only `grpc` uses the generated messages of the server, only
-//! `grpc`, `server` and `console` use tonic, only `engine::redis` uses Redis.
+//! `tollgate_client` of `clients/rust`; the console calls its stubs in the process. Only `grpc` uses
+//! the generated messages of the server, only `grpc`, `server` and `console` use tonic, only
+//! `engine::redis` uses Redis.
 //!
 //! # The path of a request
 //! 1. [`server`] assigns the connection to a thread. Each thread has a single-threaded runtime; a

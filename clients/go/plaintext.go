@@ -30,7 +30,7 @@ func newPlainText() plainText {
 	return plainText{insecure.NewCredentials(), new(atomic.Bool)}
 }
 
-// ClientHandshake returns a connection whose first bytes are read along.
+// ClientHandshake returns a connection that inspects the first bytes that gRPC reads.
 func (p plainText) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := p.TransportCredentials.ClientHandshake(ctx, authority, conn)
 	if err != nil {

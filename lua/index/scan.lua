@@ -1,6 +1,6 @@
--- Walks the keys of this node, for listings of names that no index has.
+-- Scans the keys of this node, for listings of names without an index.
 --
--- Another process orders its keys in another way, so there the walk begins anew.
+-- Each Redis process orders its keys differently, so a cursor of another process starts again at 0.
 --
 -- keys[1] node none: selects the node, by its hash slot; never stored
 -- argv[1] process whose order the cursor belongs to, 16 hexadecimal digits
@@ -9,7 +9,7 @@
 -- argv[4] pattern of the keys, for MATCH
 --
 -- Returns {0, process, cursor used, next cursor or 0, key …}: the keys that match, in no order;
---         a key can be there twice
+--         a key can appear twice
 -- Writes nothing
 -- Cost O(count): 50 µs and 0.4 µs for each key visited
 local SCAN_UNKNOWN = '0000000000000000'

@@ -6,8 +6,8 @@
 //!
 //! Tasks can be *queued* in advance. A device that reports without a task gets its oldest queued
 //! task; this is an *attempt*. A task stays in the *backlog* until it succeeds, is cancelled,
-//! expires, or is dead after its last attempt. A dead task can be queued again. Every change appends an [`Event`] to the history of
-//! the pool.
+//! expires, or is dead after its last attempt. A dead task can be queued again. Every change appends
+//! an [`Event`] to the history of the pool.
 //!
 //! # Invariants
 //! - While all slots of the pool are held, no other task gets a lease. More are held only after the

@@ -105,7 +105,7 @@ impl Decision for RequeueTask {
 
     const SCRIPT: &'static Script = &script::admission::REQUEUE;
     const DELIVERY: Delivery<RequeueTask> = Delivery {
-        // Only the record has the expiry time, so the sweeper looks at once.
+        // Only the record has the expiry time, so the sweeper checks the task at once.
         listing: |_| Listing::Held(Ends::After(Millis(0))),
         ..Delivery::DEFAULT
     };

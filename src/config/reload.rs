@@ -33,7 +33,7 @@ const CHECK_EVERY: Duration = Duration::from_secs(5);
 /// The parts of a running server that a reload replaces.
 #[derive(Debug)]
 pub struct LiveParts {
-    /// The engine, with the limits of namespaces, and on waiting calls and unsynced changes.
+    /// The engine, with its limits on namespaces, waiting calls and unsynced changes.
     pub engine: Arc<Engine>,
     /// The rules of pools, rates and sequences.
     pub rules: Arc<CurrentRules>,

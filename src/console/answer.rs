@@ -57,7 +57,7 @@ pub(crate) fn full(
     response
 }
 
-/// Adds the headers of every answer: nothing from elsewhere, in no frame, not stored.
+/// Adds the headers of every answer: no content of other sites, no framing, no caching.
 pub(crate) fn secured(mut response: Response<ConsoleBody>) -> Response<ConsoleBody> {
     let headers = response.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, POLICY);

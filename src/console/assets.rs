@@ -1,6 +1,6 @@
-//! The style and the script of the console, in the program.
+//! The style and the script of the console, compiled into the program.
 //!
-//! Two files need no library: their addresses contain a digest, so browsers keep them for a year.
+//! Their addresses contain a digest of the contents, so browsers can cache them for a year.
 
 use std::sync::LazyLock;
 

@@ -13,7 +13,7 @@ const HEIGHT: f64 = 100.0;
 /// A chart: lines over the last 15 minutes.
 #[derive(Debug)]
 pub(super) struct Chart {
-    /// What it shows, in a few words, without markup.
+    /// The title, without markup.
     pub(super) title: &'static str,
     pub(super) lines: Vec<ChartLine>,
 }
@@ -25,7 +25,7 @@ pub(super) struct ChartLine {
     pub(super) name: &'static str,
     /// The class for its colour and pattern: `one`, `two` or `limit`.
     pub(super) class: &'static str,
-    /// The values of the steps, the last one at the end; `None` for unknown ones.
+    /// The values of the steps, the newest last; `None` for unknown ones.
     pub(super) values: Vec<Option<f64>>,
 }
 
@@ -62,7 +62,7 @@ impl fmt::Display for Chart {
 }
 
 impl ChartLine {
-    /// The last value as text. The newest step can be unknown yet.
+    /// The last known value as text. The newest step can still be unknown.
     fn last(&self) -> String {
         let last = self.values.iter().rev().take(2).flatten().next();
         last.map_or("–".to_owned(), |value| number(*value))

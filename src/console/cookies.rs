@@ -10,7 +10,7 @@ use crate::decision::text::start;
 
 pub(super) const SESSION: &str = "tollgate_session";
 pub(super) const MESSAGE: &str = "tollgate_message";
-/// No other site and no script gets them.
+/// The attributes of each cookie, which hide it from other sites and from scripts.
 const ATTRIBUTES: &str = "Path=/; HttpOnly; SameSite=Strict";
 /// The longest message, bytes.
 const MESSAGE_BYTES_MAX: usize = 512;

@@ -15,7 +15,7 @@ use super::{
     visit::Visit,
 };
 
-/// What has a stream of events.
+/// The source of a stream of events.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum EventSource {
     /// The pool with this name.
@@ -33,7 +33,7 @@ pub(super) struct EventRow {
     pub(super) subject: String,
     /// The task; empty for a policy.
     pub(super) task: String,
-    /// The rest, in words.
+    /// The other fields, as text.
     pub(super) detail: String,
     pub(super) time: Option<Moment>,
 }
@@ -152,7 +152,7 @@ fn rate_row(event: &RateEvent) -> EventRow {
 }
 
 impl EventRow {
-    /// Whether a text is part of the kind, the subject, the task or the rest.
+    /// Whether the kind, the subject, the task or the details contain a text.
     pub(super) fn contains(&self, text: &str) -> bool {
         [self.kind, &self.subject, &self.task, &self.detail].iter().any(|it| it.contains(text))
     }

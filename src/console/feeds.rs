@@ -1,7 +1,7 @@
 //! The last events of pools and policies that pages show.
 //!
-//! A feed watches its pool or policy from the oldest stored event on, as a caller of the contract
-//! does. It ends when no page has read it for a while, or with the rights of its reader.
+//! A feed watches its pool or policy from the oldest stored event on, as a gRPC caller does. It ends
+//! when no page has read it for a while, or when its reader loses the right to it.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -20,15 +20,15 @@ use super::{
 };
 use crate::decision::time::coarse;
 
-/// The most feeds.
+/// The maximum number of feeds.
 const FEEDS_MAX: usize = 100;
-/// The most events of a feed.
+/// The maximum number of events in a feed. A further one replaces the oldest.
 const EVENTS_MAX: usize = 200;
 /// A feed ends this long after its last reader.
 const UNREAD_MAX: Duration = Duration::from_secs(15);
-/// Time between two looks whether a silent feed still has readers.
+/// Time between two checks for readers of a feed without new events.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// How often, and after which time, a new feed is asked for its first events.
+/// How often a new feed is checked for its first events, and the time between two checks.
 const TRIES: usize = 15;
 const TRY_EVERY: Duration = Duration::from_millis(20);
 
@@ -36,7 +36,7 @@ const TRY_EVERY: Duration = Duration::from_millis(20);
 #[derive(Debug, Default)]
 pub(super) struct EventFeeds(Mutex<HashMap<FeedId, Arc<EventFeed>>>);
 
-/// A source as seen with some rights.
+/// Identifies a feed: its source, and the rights of its readers.
 type FeedId = (RightsId, EventSource);
 
 /// The last events of a source.
@@ -82,7 +82,7 @@ impl EventFeeds {
         {
             let mut feeds = self.0.lock();
             if feeds.len() >= FEEDS_MAX {
-                let reason = "this server shows its maximum of 100 streams of events";
+                let reason = "this server has its maximum of 100 event streams open; retry in 15 s";
                 return Err(Problem::Failed(reason.to_owned()));
             }
             feeds.insert(id.clone(), feed.clone());
@@ -103,7 +103,7 @@ impl EventFeeds {
 }
 
 impl EventFeed {
-    /// Takes events until the stream ends, or nobody reads them.
+    /// Stores events until the stream ends, or until the feed has no readers.
     async fn follow(&self, mut stream: EventStream) {
         loop {
             match timeout(LOOK_EVERY, stream.next()).await {

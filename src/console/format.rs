@@ -23,7 +23,7 @@ pub(super) fn of_wire(time: Option<&prost_types::Timestamp>) -> Option<Timestamp
     let time = time?;
     let seconds = u64::try_from(time.seconds).ok()?;
     let micros = u64::try_from(time.nanos).ok()? / 1_000;
-    // Above the year 9999 humantime has no text.
+    // humantime cannot format years above 9999.
     (seconds < 253_402_300_800).then(|| Timestamp(seconds * 1_000_000 + micros))
 }
 
@@ -43,7 +43,7 @@ pub(super) fn length(length: Duration) -> String {
     }
 }
 
-/// A number with its thousands apart: `12,345`.
+/// A number with thousands separators: `12,345`.
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);

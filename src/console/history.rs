@@ -1,4 +1,4 @@
-//! The last 15 minutes: calls of this server, and usage of pools that were looked at.
+//! The last 15 minutes: calls of this server, and usage of pools that pages showed.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -71,8 +71,8 @@ pub(super) struct PoolStep {
     pub(super) waiters: u32,
 }
 
-/// The usage of the pools that pages have shown, by the rights of their visitors and by name. A name
-/// means another pool in another namespace.
+/// The usage of the pools that pages have shown, by the rights of their visitors and by name. One
+/// name means different pools in different namespaces.
 #[derive(Debug, Default)]
 pub(super) struct PoolHistory(Mutex<HashMap<(RightsId, String), VecDeque<PoolStep>>>);
 
@@ -105,7 +105,7 @@ impl PoolHistory {
         }
     }
 
-    /// The complete steps of a pool, the oldest first; `None` for steps that nobody looked at.
+    /// The complete steps of a pool, the oldest first; `None` for steps in which no page showed it.
     pub(super) fn steps(&self, rights: RightsId, pool: &str) -> Vec<Option<PoolStep>> {
         self.steps_at(rights, pool, coarse().as_secs() / STEP)
     }

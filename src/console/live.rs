@@ -26,7 +26,7 @@ pub(super) const STREAMS_MAX: usize = 500;
 const PAGES_MAX: usize = 200;
 /// The most pages whose last rendering is kept.
 const KEPT_MAX: usize = 64;
-/// The time between two renderings, and its least proportion to the time that a rendering takes.
+/// The minimum time between two renderings, and its minimum ratio to the duration of a rendering.
 const EVERY: Duration = Duration::from_secs(1);
 const REST: u32 = 20;
 
@@ -120,8 +120,10 @@ impl LivePages {
             return Ok(Watching { parts: page.sender.subscribe(), _permit: permit });
         }
         if watched.len() >= PAGES_MAX {
-            return Err("this server shows 200 different live pages: the numbers of this page do \
-                        not change until you reload it");
+            return Err(
+                "this server has 200 different live pages open, its maximum: the numbers of this page do \
+                        not change until you reload it",
+            );
         }
         let (sender, parts) = watch::channel(PartsNow::default());
         watched.insert(id.clone(), WatchedPage { sender, is_due: false });
@@ -148,7 +150,7 @@ impl LivePages {
         }
     }
 
-    /// Gives parts to the watchers of a page. False if the page has no watchers, or has ended.
+    /// Sends parts to the watchers of a page. Returns false if it has no watchers, or has ended.
     fn publish(&self, id: &PageId, parts: &PartsNow) -> bool {
         let mut watched = self.watched.lock();
         let Some(WatchedPage { sender, is_due }) = watched.get_mut(id) else { return false };
@@ -163,7 +165,7 @@ impl LivePages {
         true
     }
 
-    /// Keeps a rendering.
+    /// Stores a rendering for the time that the store is unreachable.
     pub(super) fn keep(&self, id: &PageId, page: &Arc<ConsolePage>, now: Timestamp) {
         let mut kept = self.kept.lock();
         if kept.len() >= KEPT_MAX && !kept.contains_key(id) {
@@ -207,7 +209,7 @@ impl PartsNow {
     }
 
     /// The events of all parts that changed after a rendering, and the number of this rendering.
-    /// Watchers that have seen the one before share the bytes.
+    /// Watchers that have seen the previous rendering share the bytes.
     pub(super) fn since(&self, number: u64) -> (Bytes, u64) {
         let events = match number == self.before && self.has_changed() {
             true => self.news.clone(),
@@ -233,7 +235,7 @@ fn event(part: &PagePart) -> Bytes {
     format!("event: part\n{data}\n").into()
 }
 
-/// Whether two renderings differ in the text of `<time>` elements at most. The script counts ages.
+/// Whether two renderings differ at most in the text of `<time>` elements, which the script updates.
 fn are_same(one: &str, other: &str) -> bool {
     fn pieces(html: &str) -> impl Iterator<Item = &str> {
         let mut parts = html.split("<time ");

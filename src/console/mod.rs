@@ -67,7 +67,7 @@ pub(crate) use stream::AGE_MAX as STREAM_AGE_MAX;
 
 /// The longest form, bytes.
 const FORM_BYTES_MAX: usize = 32 * 1024;
-/// Before the path of a page: its stream.
+/// The prefix that turns the path of a page into that of its stream.
 const LIVE: &str = "/live";
 
 /// The console of a server.
@@ -122,11 +122,11 @@ impl Console {
         if let Some(asset) = assets::find(head.uri.path()) {
             return asset;
         }
-        // A page of another site could have its own name resolved to this address.
+        // DNS rebinding: another site can resolve its own name to this address.
         if self.access.is_open() && !guard::is_loopback_host(&head.headers) {
             return answer::refusal(
                 StatusCode::FORBIDDEN,
-                "the console of a server without callers is at localhost, 127.0.0.1 or [::1] only",
+                "without callers, the console answers only at localhost, 127.0.0.1 or [::1]",
             );
         }
         let form = match head.method {

@@ -91,7 +91,7 @@ impl ConsolePage {
         ConsolePage { lack: Some(why), ..self }
     }
 
-    /// The page with its parts so far if a call failed because of the store, else the problem.
+    /// Returns the page with its parts so far if the store failed a call, else the problem.
     pub(super) fn lacking_or(self, status: Status) -> Result<ConsolePage, Problem> {
         match status.into() {
             Problem::Store(why) => Ok(self.lacking(why)),

@@ -18,7 +18,7 @@ const SESSIONS_MAX: usize = 1_000;
 /// Bytes of an id.
 const ID_BYTES: usize = 16;
 
-/// The value of `authorization` of a caller. Prints nothing.
+/// The value of `authorization` of a caller. `Debug` does not print it.
 #[derive(Clone)]
 pub(super) struct Token(HeaderValue);
 

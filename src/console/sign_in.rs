@@ -14,8 +14,8 @@ use super::{
 };
 use crate::decision::names::Namespace;
 
-/// Wrong tokens that wait for their answer. Further ones are refused at once, so that at most this
-/// many tokens a second can be tried.
+/// Sign-ins in progress. Further ones are refused at once. A wrong token is answered after a second,
+/// so at most this many wrong tokens a second can be tried.
 static TRIES: Semaphore = Semaphore::const_new(4);
 const WRONG_TOKEN_TIME: Duration = Duration::from_secs(1);
 
@@ -25,7 +25,7 @@ pub(super) fn redirect(uri: &Uri) -> Response<ConsoleBody> {
     answer::redirect(&format!("/login?next={}", encoded(target)), None)
 }
 
-/// A path of this console; the first page for anything else.
+/// Returns a path of this console unchanged, and the first page for any other text.
 fn local(next: &str) -> &str {
     match next.starts_with('/') && !next.starts_with("//") && !next.contains(['\\', '\n', '\r']) {
         true => next,
@@ -57,7 +57,7 @@ impl Console {
             return answer::redirect(next, None);
         }
         let Ok(_permit) = TRIES.try_acquire() else {
-            let error = "too many wrong tokens at the moment; try again in a second";
+            let error = "too many sign-ins in progress; try again in a second";
             return login_form(StatusCode::TOO_MANY_REQUESTS, next, Some(error));
         };
         let token = Token::new(form.get("token"));
@@ -68,7 +68,7 @@ impl Console {
             return login_form(StatusCode::UNAUTHORIZED, next, Some(error));
         };
         let Some(id) = self.sessions.start(token) else {
-            let error = "the system gives no random numbers";
+            let error = "the operating system returned no random numbers; try again";
             return login_form(StatusCode::INTERNAL_SERVER_ERROR, next, Some(error));
         };
         answer::redirect(next, cookies::set(cookies::SESSION, &id, sessions::AGE_MAX.as_secs()))
@@ -90,7 +90,7 @@ impl Console {
     ) -> Response<ConsoleBody> {
         let namespace = form.get("namespace").trim();
         if !namespace.is_empty() && Namespace::parse(namespace.as_bytes()).is_err() {
-            let reason = cookies::message(false, "this is not the name of a namespace");
+            let reason = cookies::message(false, "invalid name of a namespace");
             return answer::redirect("/", cookies::set(cookies::MESSAGE, &reason, 60));
         }
         if let Some(id) = cookies::get(headers, cookies::SESSION) {

@@ -1,8 +1,8 @@
 //! Listings of names by their prefix: of locks, sequences and skus.
 //!
 //! No index has these names, since each decision that creates one would have to write it. A page
-//! continues a walk through the store instead. It looks at a bounded number of names, so a page can
-//! be empty although others follow. The order of the walk has no meaning to callers.
+//! continues a walk through the store instead. It visits a bounded number of names, so a page can be
+//! empty although others follow. The order of the walk has no meaning to callers.
 
 use std::{sync::Arc, time::Instant};
 
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::{Engine, ReadEntries, Stages, embedded::Tabled};
 use crate::decision::{Decision, State, error::Error, names::Namespace};
 
-/// The number of names or keys at which a page looks, before it ends.
+/// The number of names or keys that a page visits before it ends.
 pub(super) const LOOKED_MAX: usize = 20_000;
 
 /// A page that is asked for.
@@ -30,10 +30,10 @@ pub struct NameQuery {
 /// A position of a walk. Any value is safe: it is some position in the same namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NameCursor {
-    /// The process whose order the walk follows: of the node of Redis, or this one. In another
-    /// process the walk of the place begins anew, and names can be listed twice.
+    /// The process whose order the walk follows: that of the Redis node, or this one. In another
+    /// process the walk of the node or shard starts again, and names can be listed twice.
     pub process: u64,
-    /// The first hash slot of the node of Redis. On the embedded engine the shard.
+    /// The first hash slot of the Redis node. On the embedded engine, the shard.
     pub place: u16,
     /// The cursor of SCAN. Always 0 on the embedded engine.
     pub position: u64,

@@ -72,7 +72,7 @@ impl DescriptorLimit<'_> {
         settings.quota_mode || self.rule.is_some_and(|rule| rule.quota_mode)
     }
 
-    /// What happens to the request if the limit is exceeded. `can_quotas_refuse` as of
+    /// What happens to the request if the limit is exceeded. `can_quotas_refuse` is the result of
     /// [`can_quotas_refuse`].
     pub fn enforcement(&self, settings: &EnvoySettings, can_quotas_refuse: bool) -> Enforcement {
         match self.is_quota(settings) {
@@ -113,8 +113,8 @@ impl DescriptorLimit<'_> {
     }
 }
 
-/// Whether rules in quota mode can refuse a request with these limits: none of them passes always.
-/// `has_none` says that no rule applies to some descriptor.
+/// Whether rules in quota mode can refuse a request with these limits. One quota rule that always
+/// passes prevents it. `has_none` says that no rule applies to some descriptor.
 pub fn can_quotas_refuse<'r>(
     mut limits: impl Iterator<Item = &'r DescriptorLimit<'r>>,
     has_none: bool,

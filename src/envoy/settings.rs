@@ -43,7 +43,7 @@ pub enum Headers {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Counting {
-    /// Each for itself, also if the request is refused.
+    /// Each separately, also if the request is refused.
     #[default]
     Each,
     /// All in one step, or none if the request is refused.

@@ -1,8 +1,8 @@
 //! Calls of the services within the process, for the console.
 //!
 //! A call has the same steps as one over HTTP/2: credentials, rights, limits of its namespace, parse,
-//! engine, audit line. It differs in three points: it is not counted in the metrics of calls, it is
-//! not shed under overload, and each action has an audit line.
+//! engine, audit line. There are three differences: the metrics of calls do not count it, overload
+//! does not shed it, and each action has an audit line.
 
 use std::{
     convert::Infallible,

@@ -1,4 +1,4 @@
-//! The parts that ListLocks, ListSequences and ListStock have in common.
+//! The common parts of ListLocks, ListSequences and ListStock.
 
 use bytes::Bytes;
 use tonic::Status;
@@ -24,8 +24,7 @@ pub(super) fn parse(
     fields.finish(Some(NameQuery { namespace, prefix, limit, after }))
 }
 
-/// The name of a listed partition, if the caller may use it. `None` also for a partition that has
-/// no valid name.
+/// The name of a listed partition; `None` if the caller may not use it, or if it is no valid name.
 pub(super) fn permitted(scope: &Scope, partition: Bytes) -> Option<Name> {
     Name::stored(partition).ok().filter(|name| scope.permits(name))
 }

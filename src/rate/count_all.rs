@@ -33,8 +33,8 @@ const COST: u32 = 5;
 #[derive(Debug, Clone)]
 pub struct CountAll {
     counts: Vec<CountAllItem>,
-    /// How many partitions the counters have. A partition is that of the first counter with its
-    /// place.
+    /// The number of partitions. The partition of a position is that of the first counter with this
+    /// position.
     partitions: usize,
 }
 
@@ -81,8 +81,8 @@ pub struct CountedHits {
 }
 
 impl CountAll {
-    /// A decision about these counters, 1 to [`COUNT_ALL_MAX`]. Their keys have one tag. A key may
-    /// come again: later counters see the hits of earlier ones.
+    /// Creates a decision about 1 to [`COUNT_ALL_MAX`] counters. Their keys have one tag. A key may
+    /// occur twice: later counters see the hits of earlier ones.
     pub fn new(counts: impl IntoIterator<Item = (CountHits, Enforcement)>) -> CountAll {
         let mut all = CountAll { counts: Vec::new(), partitions: 0 };
         for (count, enforcement) in counts {
@@ -249,7 +249,7 @@ impl Deniable for CountAll {
         Some(hasher.finish())
     }
 
-    /// A count that leaves no room for its hits stays there until its window ends, whatever the other
+    /// A count without room for its hits remains so until its window ends, whatever the other
     /// counters do. Their counts can be older than the refusal by the age of the entry.
     fn denial(&self, outcome: &AsOf<CountAllOutcome>) -> Option<(Vec<CountedHits>, u64)> {
         let CountAllOutcome::Decided(counted) = &outcome.value else { return None };

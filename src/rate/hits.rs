@@ -37,8 +37,8 @@ pub struct Hits {
     pub count: Option<u32>,
     /// Whether the limit is exceeded, or the key is banned.
     pub is_over: bool,
-    /// When the window ends, by the clock of the store; 0 without hits in another window than a
-    /// calendar window. Of a refusal by the fallback, when to ask again.
+    /// When the window ends, by the clock of the store. 0 without hits, except for a calendar window.
+    /// Of a refusal by the fallback, when to ask again.
     pub left: Millis,
 }
 

@@ -35,8 +35,8 @@ pub struct Admit {
 }
 
 impl Pool {
-    /// Asks for a permit for a task of a device; an empty name of the task is an error. If the future is dropped, the task may have got a
-    /// lease, which ends by itself.
+    /// Asks for a permit for a task of a device. An empty name of the task is an error. If the future
+    /// is dropped, the task may have got a lease, which ends by itself.
     ///
     /// ```no_run
     /// # use std::time::Duration;

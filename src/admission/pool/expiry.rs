@@ -150,7 +150,7 @@ impl Pool {
     ) {
         if let Some(queued) = &mut task.queued {
             queued.standing = standing;
-            // Only RequeueTask needs the payload again; keep other records small.
+            // Only RequeueTask, of dead tasks, reads the payload again; keep other records small.
             if standing != QueueState::Dead {
                 queued.payload = Bytes::new();
             }

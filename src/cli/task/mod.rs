@@ -181,7 +181,7 @@ async fn requeue(
         }
         RequeueVerdict::AlreadyQueued => ("ALREADY_QUEUED  it is in the queue", 0),
         RequeueVerdict::NotDead => ("NOT_DEAD  it has a result, or was cancelled", exit::REFUSED),
-        RequeueVerdict::Expired => ("EXPIRED  its time has passed", exit::REFUSED),
+        RequeueVerdict::Expired => ("EXPIRED  its expire time has passed", exit::REFUSED),
         RequeueVerdict::Full => ("FULL  the pool has its maximum of queued tasks", exit::REFUSED),
         RequeueVerdict::Unknown => ("UNKNOWN  no such task was queued", exit::REFUSED),
         RequeueVerdict::Unspecified => {

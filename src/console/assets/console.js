@@ -36,7 +36,7 @@
     }
   };
 
-  // Parts. One in which somebody acts or types stays until that ends.
+  // Parts. A part with an open action or a focused field is replaced only after that ends.
   const waiting = new Map();
   const isInUse = (part) => {
     const focus = document.activeElement;

@@ -110,8 +110,8 @@ pub(super) async fn act(visit: &Visit, form: &FormFields) -> Result<String, Prob
     let answer = visit.client(LockServiceClient::new).release_lock(request).await?.into_inner();
     match answer.outcome() {
         ReleaseLockOutcome::Released => Ok(format!("Released the lock that {owner} held.")),
-        ReleaseLockOutcome::NotHeld | ReleaseLockOutcome::Unspecified => {
-            Err(Problem::Invalid(format!("{owner} holds the lock no more. Nothing was released.")))
-        }
+        ReleaseLockOutcome::NotHeld | ReleaseLockOutcome::Unspecified => Err(Problem::Invalid(
+            format!("{owner} no longer holds the lock. Nothing was released."),
+        )),
     }
 }

@@ -35,7 +35,7 @@ impl<'a> NamesFilter<'a> {
 }
 
 impl NameLinks {
-    /// The links of the page of a visit, before a next page with this token.
+    /// The links of the page of a visit. `next` is the token of the next page.
     pub(super) fn new(visit: &Visit, next: &str) -> NameLinks {
         let first = format!("prefix={}", encoded(visit.query().get("prefix")));
         let next = match next {

@@ -29,7 +29,7 @@ struct StoreTemplate {
     servers: u32,
 }
 
-/// The counters, with their thousands apart.
+/// The counters, with thousands separators.
 struct OverviewTotals {
     failovers: String,
     store_failures: String,

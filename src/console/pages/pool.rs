@@ -144,7 +144,7 @@ fn chart(visit: &Visit) -> Chart {
         line("waiting", "two", |step| step.waiters),
         line("capacity", "limit", |step| step.capacity),
     ];
-    Chart { title: "In use, waiting and capacity, while the console looked", lines }
+    Chart { title: "In use, waiting and capacity, while a page showed the pool", lines }
 }
 
 fn settings(pool: &Pool, visit: &Visit) -> SettingsTemplate {

@@ -1,4 +1,4 @@
-//! Rates: the policies, their refusals, and the way to a key.
+//! Rates: the policies, their refusals, and the form that looks up a key.
 
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ pub(super) fn refused(visit: &Visit, policy: &str) -> RefusedChecks {
     }
 }
 
-/// RefusedChecks a second of the last minute.
+/// Refused checks per second, over the last minute.
 fn a_second(refused: u64) -> String {
     format!("{:.1}", refused as f64 / 60.0)
 }

@@ -109,7 +109,7 @@ pub(super) async fn reload(visit: &Visit, form: &FormFields) -> Result<String, P
         return Err(Problem::Invalid("no such action".to_owned()));
     }
     match run(visit, false).await?.len() {
-        0 => Ok("The files have no differences.".to_owned()),
+        0 => Ok("The files match the configuration in use.".to_owned()),
         number => Ok(format!("Applied {number} differences.")),
     }
 }

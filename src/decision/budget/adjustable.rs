@@ -17,7 +17,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
-/// A place in the semaphore's queue that takes permits out of circulation.
+/// An entry in the semaphore's queue that takes permits out of circulation.
 type Withdrawal = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>;
 
 /// A semaphore whose number of permits can change. Callers use the semaphore itself, so a change
@@ -30,8 +30,8 @@ pub struct AdjustablePermits {
 
 struct AdjustedState {
     max: usize,
-    /// Withdrawals that wait for permits in use. Returned permits go to the queue of the semaphore
-    /// before anything else, also while nobody polls it.
+    /// Withdrawals that wait for permits in use. The semaphore gives returned permits to its queue
+    /// first, also while nobody polls these futures.
     waiting: Vec<Withdrawal>,
 }
 
@@ -98,7 +98,7 @@ impl Places {
         self.max.load(Ordering::Relaxed)
     }
 
-    /// The number of taken places; above the maximum after that was lowered.
+    /// The number of taken places. It can exceed a lowered maximum.
     pub fn taken(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
     }

@@ -25,7 +25,7 @@ pub struct LimitUsage {
 }
 
 impl NamespaceBudget {
-    /// The namespaces that have limits and were asked for, by prefix.
+    /// The namespaces that have limits and were used, by prefix.
     pub fn usage(&self) -> Vec<NamespaceUsage> {
         let known = self.known.load();
         let used = known.used.iter().filter_map(|(prefix, used)| Some((prefix, used.as_ref()?)));

@@ -1,4 +1,4 @@
-//! RefusedChecks of the last minute, by policy, and the keys that were refused most.
+//! Refused checks of the last minute, by policy, and the keys that were refused most.
 //!
 //! Counted only while the console is served ([`turn_on`]). The numbers of keys are estimates of the
 //! algorithm Space-Saving (Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and Top-k
@@ -22,8 +22,8 @@ const KEYS: usize = 32;
 const SLOT: u64 = 10;
 /// Slots of a minute.
 const SLOTS: usize = 6;
-/// RefusedChecks of a thread and second that are counted one by one. Of the others, one in [`SHARE`] counts
-/// for all, so that a flood of refusals does not wait for the lock.
+/// Refused checks of a thread and second that are counted one by one. Of the others, one in [`SHARE`]
+/// counts for all, so that a flood of refusals does not wait for the lock.
 const EXACT: u32 = 256;
 const SHARE: u32 = 16;
 
@@ -69,7 +69,7 @@ pub fn turn_on() {
     ON.store(true, Ordering::Relaxed);
 }
 
-/// Counts a refusal of a key under a policy; the policy has its namespace.
+/// Counts a refusal of a key under a policy, whose name includes its namespace.
 #[inline]
 pub fn note(policy: &[u8], key: &[u8]) {
     if ON.load(Ordering::Relaxed) {
@@ -148,7 +148,7 @@ impl PolicyRefusals {
         }
     }
 
-    /// Begins the keys of another minute.
+    /// Starts the counts by key of a new minute.
     fn turn(&mut self, second: u64) {
         let minute = second / 60;
         if minute == self.minute {

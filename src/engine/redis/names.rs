@@ -8,8 +8,8 @@
 //! The nodes follow each other by their first hash slots. A failover changes no slots, and the new
 //! primary is walked from its start, since it orders its keys in another way.
 //!
-//! A step can match more names than the page has room for. It is then left to the next page, or
-//! taken with fewer keys. A step of one key can still match several names, of one bucket of Redis's
+//! A step can match more names than fit into the page. It is then left to the next page, or repeated
+//! with fewer keys. A step of one key can still match several names, of one bucket of Redis's
 //! table. If they do not fit into a page, the cursor contains the last one that was listed.
 
 use std::{collections::BTreeSet, time::Instant};
@@ -48,7 +48,7 @@ struct Walk<'a> {
 
 /// The result of a step.
 struct ScanStep {
-    /// The process of the node.
+    /// The Redis process of the node, from its run_id.
     process: u64,
     /// The cursor of SCAN that the step has used, and the next one; 0 at the end of the node.
     positions: (u64, u64),
@@ -83,7 +83,7 @@ impl Walk<'_> {
         let start = self.query.after.clone().or_else(|| self.node_after(None));
         let unknown = || Error::Unavailable("no node owns a slot".to_owned());
         let mut cursor = start.ok_or_else(unknown)?;
-        // A position that was left half listed must be read as before.
+        // Only a step of one key leaves a position that is listed in part.
         let mut count = if cursor.after.is_empty() { self.count(limit) } else { 1 };
         let (mut partitions, mut visited, mut is_first) = (BTreeSet::new(), 0, true);
         while is_first

@@ -43,7 +43,7 @@ impl Slot {
         (0..TAGS_MAX).find(|tag| Slot::of(tag.to_string().as_bytes()) == self).unwrap_or_default()
     }
 
-    /// A number that behind `scan:`, as a tag, is in this slot.
+    /// A number N for which the hash tag `scan:N` is in this slot.
     pub(super) fn scan_tag(self) -> u32 {
         SCAN_TAGS.get(usize::from(self.0)).copied().unwrap_or_default()
     }

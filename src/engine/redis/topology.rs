@@ -76,7 +76,7 @@ impl Topology {
         }
     }
 
-    /// A number that behind `scan:`, as a tag, selects the node of a slot.
+    /// A number N for which the hash tag `scan:N` selects the node of a slot.
     pub(super) fn scan_tag(&self, slot: Slot) -> u32 {
         match self {
             Topology::Single(_) => 0,

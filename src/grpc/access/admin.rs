@@ -50,14 +50,14 @@ impl Access {
         }
     }
 
-    /// Authenticates the credentials in headers, without a look at rights. The error is the reason.
+    /// Authenticates the credentials in headers, without a check of rights. The error is the reason.
     fn caller(&self, headers: &HeaderMap) -> Result<Memo, Denial> {
         let value = headers.get(AUTHORIZATION).ok_or(Denial::Missing)?;
         let credentials = Credentials::Authorization(value.as_bytes().into());
         self.authenticate(credentials, self.generation())
     }
 
-    /// Finds the caller of a console. The error is the reason for its user.
+    /// Finds the caller of a console. The error is the reason, in words for the user.
     pub(crate) fn console_caller(&self, headers: &HeaderMap) -> Result<ConsoleCaller, String> {
         let memo = self.caller(headers).map_err(|denial| {
             audit::refused("", "", "console login", "", denial.reason());

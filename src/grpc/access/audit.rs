@@ -76,7 +76,7 @@ impl Audited {
         Audited { rpc, caller, namespace, named: scope.note_names(), is_ended: false, is_logged }
     }
 
-    /// Logs the call also if it needs `use` only.
+    /// Logs the call even if it needs only `use`.
     pub(super) fn log_always(&mut self) {
         self.is_logged = true;
     }
@@ -101,7 +101,8 @@ impl Audited {
         }
     }
 
-    /// Logs a `manage` call or an action of the console. The number of such lines is not limited, so that none is lost.
+    /// Logs a `manage` call or an action of the console. The number of such lines is not limited, so
+    /// that none is lost.
     fn log(&self, result: &str) {
         if self.is_logged {
             let name = self.named.text();

@@ -268,7 +268,7 @@ pub(super) fn unban(
     Ok(UnbanKey { name: MeterName::new(policy?.as_ref(), &key), actor: actor.into() })
 }
 
-/// Parses the reading of a key. A domain of Envoy's service has no rule.
+/// Parses a GetKey request. A domain of Envoy's service has no rule.
 pub(super) fn get_key(
     request: pb::GetKeyRequest,
     scope: Scope,

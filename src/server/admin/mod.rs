@@ -24,7 +24,7 @@ use crate::{
 };
 use pages::AdminPages;
 
-/// Maximum number of connections that are no streams; further ones are closed at once.
+/// Maximum number of connections besides streams; further ones are closed at once.
 const CONNECTIONS_MAX: usize = 256;
 /// Time limit for the headers of a request.
 const HEADER_TIME_MAX: Duration = Duration::from_secs(5);
@@ -146,7 +146,7 @@ async fn connection(stream: TcpStream, pages: Arc<AdminPages>, permit: OwnedSema
                 drop(permit);
                 sleep(STREAM_AGE_MAX + TIME_MAX).await;
             }
-            // The connection has ended, or its time.
+            // The connection has ended, or its time limit has passed.
             Ok(Err(_)) => sleep(TIME_MAX).await,
             Err(_) => {}
         }

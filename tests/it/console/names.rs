@@ -38,7 +38,7 @@ async fn a_lock_is_released_for_its_holder_only(server: ConsoleServer) {
     let shown = server.get(page, "").await.body;
     assert!(shown.contains(&format!("name=\"token\" value=\"{token}\"")), "{shown}");
     let stale = format!("action=release&owner=worker-a&token={}", token + 1);
-    assert!(server.act(page, &stale).await.contains("holds the lock no more"));
+    assert!(server.act(page, &stale).await.contains("no longer holds the lock"));
     let held = |locks: &mut Locks| {
         let mut locks = locks.clone();
         async move {

@@ -8,7 +8,9 @@ async fn a_reload_shows_its_differences_first() {
     let server = ConsoleServer::start("[[pool]]\nmatch = \"ar:*\"\ncapacity = 5\n").await;
     let system = server.get("/system", "").await.body;
     assert!(system.contains("<code>pool[&#34;ar:*&#34;].capacity</code>"), "{system}");
-    assert!(server.get("/reload", "").await.body.contains("The files are those in use"));
+    assert!(
+        server.get("/reload", "").await.body.contains("The files match the configuration in use")
+    );
     let files = &server.inner.files;
     // A change that only ReloadConfig applies at once.
     let change = |capacity: &str| {

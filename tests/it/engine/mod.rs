@@ -1,5 +1,5 @@
-//! The parts of the engines: the denial cache, listings of names, the fallback, the memory bound, names, several
-//! servers on one Redis, Cluster and Sentinels, round trips.
+//! The parts of the engines: the denial cache, listings of names, the fallback, the memory bound,
+//! names, several servers on one Redis, Cluster and Sentinels, round trips.
 
 pub mod batches;
 pub mod degradation;

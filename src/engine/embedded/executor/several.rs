@@ -101,7 +101,7 @@ impl Embedded {
     }
 }
 
-/// The head of a state.
+/// The encoded head of a state.
 fn head<S: Tabled>(state: &S) -> Vec<u8> {
     let mut head = Vec::new();
     state.head(&mut head);

@@ -1,4 +1,4 @@
-"""Finds out whether a server refuses calls because it requires TLS; gRPC does not tell."""
+"""Finds out whether a server refuses calls because it requires TLS; gRPC does not report it."""
 
 from __future__ import annotations
 

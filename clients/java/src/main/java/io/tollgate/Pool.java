@@ -46,7 +46,7 @@ public final class Pool {
   /** Asks for a slot without blocking. Cancel the future to leave the queue. */
   public CompletableFuture<Admission> admitAsync(String device, String task, AdmitOptions options) {
     if (task.isEmpty()) {
-      String expected = "expected 1 to 256 bytes; poll asks for a queued task";
+      String expected = "expected 1 to 256 bytes; poll takes a queued task";
       return Op.failed(TollgateException.badField("task_id", expected));
     }
     AdmitTaskRequest request =
