@@ -16,10 +16,17 @@ const ATTRIBUTES: &str = "Path=/; HttpOnly; SameSite=Strict";
 const MESSAGE_BYTES_MAX: usize = 512;
 
 /// The value of a cookie.
-pub(super) fn get<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    let all = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut pairs = all.flat_map(|cookies| cookies.split(';'));
-    pairs.find_map(|pair| pair.trim().strip_prefix(name)?.strip_prefix('='))
+pub(super) fn get<'a>(headers: &'a HeaderMap, name: &'a str) -> Option<&'a str> {
+    all(headers, name).next()
+}
+
+/// All values of a cookie: other programs on this host can set one of the same name. Cookies that are
+/// no text are ignored.
+pub(super) fn all<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &'a str> {
+    let all = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes);
+    let pairs = all.flat_map(|cookies| cookies.split(|byte| *byte == b';'));
+    let texts = pairs.filter_map(|pair| std::str::from_utf8(pair).ok());
+    texts.filter_map(move |pair| pair.trim().strip_prefix(name)?.strip_prefix('='))
 }
 
 /// Sets a cookie for some seconds; 0 removes it. `value` has only letters, digits and `%`.

@@ -81,9 +81,13 @@ impl EventFeeds {
         let feed = Arc::new(EventFeed(Mutex::new(state)));
         {
             let mut feeds = self.0.lock();
+            // Another visit may have been faster.
+            if let Some(known) = feeds.get(&id) {
+                return Ok(known.clone());
+            }
             if feeds.len() >= FEEDS_MAX {
                 let reason = "this server has its maximum of 100 event streams open; retry in 15 s";
-                return Err(Problem::Failed(reason.to_owned()));
+                return Err(Problem::Busy(reason.to_owned()));
             }
             feeds.insert(id.clone(), feed.clone());
         }

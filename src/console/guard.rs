@@ -28,7 +28,7 @@ pub(super) fn is_same_origin(headers: &HeaderMap) -> bool {
     }
     let origin = one(headers, &ORIGIN).and_then(|origin| origin.split_once("://"));
     match (origin, one(headers, &HOST)) {
-        (Some((_, origin)), Some(host)) => origin.eq_ignore_ascii_case(host),
+        (Some(("http" | "https", origin)), Some(host)) => origin.eq_ignore_ascii_case(host),
         _ => false,
     }
 }
@@ -73,6 +73,7 @@ mod tests {
             (vec![], false),
             (vec![(&ORIGIN, "http://localhost:50052")], true),
             (vec![(&ORIGIN, "http://evil.example")], false),
+            (vec![(&ORIGIN, "x://localhost:50052")], false),
             (vec![(&ORIGIN, "http://localhost:1")], false),
             (vec![(&ORIGIN, "null"), (&FETCH_SITE, "same-origin")], false),
             (vec![(&FETCH_SITE, "same-origin")], true),

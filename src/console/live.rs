@@ -35,11 +35,14 @@ const REST: u32 = 20;
 pub(super) struct PageId {
     target: String,
     rights: RightsId,
+    /// Of the callers: a reload can change what the token may read.
+    generation: u64,
 }
 
 impl PageId {
     pub(super) fn of(visit: &Visit) -> PageId {
-        PageId { target: visit.target.clone(), rights: visit.rights }
+        let generation = visit.console.access.generation();
+        PageId { target: visit.target.clone(), rights: visit.rights, generation }
     }
 }
 
@@ -139,7 +142,13 @@ impl LivePages {
             let rendered = visit.render_live().await;
             parts = match &rendered {
                 Ok(rendered) => parts.followed_by(rendered),
-                Err(Problem::SignedOut(_)) => PartsNow { is_ended: true, ..parts },
+                // Nothing will change: the browser loads the page again and shows the reason.
+                Err(
+                    Problem::SignedOut(_)
+                    | Problem::Forbidden(_)
+                    | Problem::Absent(_)
+                    | Problem::Invalid(_),
+                ) => PartsNow { is_ended: true, ..parts },
                 Err(problem) => parts.followed_by(&[super::layout::notice_of(problem)]),
             };
             if !self.publish(id, &parts) {

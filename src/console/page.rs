@@ -43,6 +43,8 @@ pub(super) enum Problem {
     Forbidden(String),
     /// The store did not answer.
     Store(String),
+    /// A limit is reached.
+    Busy(String),
     /// There is no such page or thing.
     Absent(String),
     /// A field of the form is wrong.
@@ -117,7 +119,7 @@ impl Problem {
         match self {
             Problem::SignedOut(_) => StatusCode::UNAUTHORIZED,
             Problem::Forbidden(_) => StatusCode::FORBIDDEN,
-            Problem::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Problem::Store(_) | Problem::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
             Problem::Absent(_) => StatusCode::NOT_FOUND,
             Problem::Invalid(_) => StatusCode::BAD_REQUEST,
             Problem::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -130,6 +132,7 @@ impl Problem {
             Problem::SignedOut(message)
             | Problem::Forbidden(message)
             | Problem::Store(message)
+            | Problem::Busy(message)
             | Problem::Absent(message)
             | Problem::Invalid(message)
             | Problem::Failed(message) => message,
@@ -144,6 +147,7 @@ impl From<Status> for Problem {
             Code::Unauthenticated => Problem::SignedOut(message),
             Code::PermissionDenied => Problem::Forbidden(message),
             Code::Unavailable | Code::DeadlineExceeded => Problem::Store(message),
+            Code::ResourceExhausted => Problem::Busy(message),
             Code::NotFound => Problem::Absent(message),
             Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => {
                 Problem::Invalid(message)

@@ -41,6 +41,10 @@ impl Visit {
     /// Renders the parts of the page that change.
     pub(super) async fn render_live(&self) -> Result<Vec<PagePart>, Problem> {
         let rendered = self.render().await?;
+        let page = &rendered.page;
+        if page.lack.is_none() && !page.parts.iter().any(|part| part.is_live) {
+            return Err(Problem::Absent("this page has no numbers that change".to_owned()));
+        }
         let mut parts = layout::head_parts(self, &rendered)?;
         parts.extend(rendered.page.parts.iter().filter(|part| part.is_live).cloned());
         Ok(parts)

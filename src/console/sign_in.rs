@@ -25,9 +25,14 @@ pub(super) fn redirect(uri: &Uri) -> Response<ConsoleBody> {
     answer::redirect(&format!("/login?next={}", encoded(target)), None)
 }
 
+/// Characters that browsers drop from a URL, or read as `/`.
+fn is_special(letter: char) -> bool {
+    letter == '\\' || letter.is_control()
+}
+
 /// Returns a path of this console unchanged, and the first page for any other text.
 fn local(next: &str) -> &str {
-    match next.starts_with('/') && !next.starts_with("//") && !next.contains(['\\', '\n', '\r']) {
+    match next.starts_with('/') && !next.starts_with("//") && !next.contains(is_special) {
         true => next,
         false => "/",
     }
@@ -56,14 +61,19 @@ impl Console {
         if self.access.is_open() {
             return answer::redirect(next, None);
         }
-        let Ok(_permit) = TRIES.try_acquire() else {
-            let error = "too many sign-ins in progress; try again in a second";
-            return login_form(StatusCode::TOO_MANY_REQUESTS, next, Some(error));
-        };
         let token = Token::new(form.get("token"));
         let caller = token.as_ref().map(|token| self.services(Some(token), "").caller());
         let (Some(token), Some(Ok(_))) = (token, caller) else {
-            sleep(WRONG_TOKEN_TIME).await;
+            let Ok(permit) = TRIES.try_acquire() else {
+                let error = "too many wrong tokens at the moment; try again in a second";
+                return login_form(StatusCode::TOO_MANY_REQUESTS, next, Some(error));
+            };
+            // The permit is held for the whole time, also if the visitor hangs up.
+            let held = tokio::spawn(async move {
+                sleep(WRONG_TOKEN_TIME).await;
+                drop(permit);
+            });
+            let _ = held.await;
             let error = "no caller of this server has this token";
             return login_form(StatusCode::UNAUTHORIZED, next, Some(error));
         };
@@ -76,9 +86,7 @@ impl Console {
 
     /// Ends the session.
     pub(super) fn log_out(&self, headers: &HeaderMap) -> Response<ConsoleBody> {
-        if let Some(id) = cookies::get(headers, cookies::SESSION) {
-            self.sessions.end(id);
-        }
+        cookies::all(headers, cookies::SESSION).for_each(|id| self.sessions.end(id));
         answer::redirect("/login", cookies::set(cookies::SESSION, "", 0))
     }
 
@@ -93,7 +101,13 @@ impl Console {
             let reason = cookies::message(false, "invalid name of a namespace");
             return answer::redirect("/", cookies::set(cookies::MESSAGE, &reason, 60));
         }
-        if let Some(id) = cookies::get(headers, cookies::SESSION) {
+        for id in cookies::all(headers, cookies::SESSION) {
+            let Some(session) = self.sessions.get(id) else { continue };
+            let caller = self.services(Some(&session.token), "").caller().ok().flatten();
+            if !caller.is_some_and(|caller| caller.chooses_namespace) {
+                let reason = "this caller has one namespace";
+                return answer::refusal(StatusCode::FORBIDDEN, reason);
+            }
             self.sessions.choose(id, namespace);
         }
         answer::redirect("/", None)

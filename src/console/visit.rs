@@ -79,10 +79,10 @@ impl Visit {
         entry: &'static PageEntry,
         head: &Parts,
     ) -> Result<Visit, Problem> {
-        let id = cookies::get(&head.headers, cookies::SESSION);
-        let session = id.and_then(|id| console.sessions.get(id));
         let is_open = console.access.is_open();
-        let session = session.filter(|_| !is_open);
+        let mut ids = cookies::all(&head.headers, cookies::SESSION).filter(|_| !is_open);
+        let known = ids.find_map(|id| Some((id, console.sessions.get(id)?)));
+        let (id, session) = known.unzip();
         if session.is_none() && !is_open {
             return Err(Problem::SignedOut("sign in first".to_owned()));
         }
@@ -100,7 +100,7 @@ impl Visit {
                 query => format!("{}?{query}", entry.path),
             },
             rights: RightsId::new(token, &namespace),
-            session: id.filter(|_| !is_open).map(str::to_owned),
+            session: id.map(str::to_owned),
             caller,
             namespace,
             services,

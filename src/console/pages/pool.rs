@@ -225,7 +225,7 @@ async fn tasks(
         kind,
         title,
         rows: rows.collect(),
-        may_cancel: visit.may("AdmissionService/CancelTask"),
+        may_cancel: state != TaskState::Dead && visit.may("AdmissionService/CancelTask"),
         may_requeue: state == TaskState::Dead && visit.may("AdmissionService/RequeueTask"),
         first: link(visit, kind, ""),
         next: next.map(|next| link(visit, kind, &next)),

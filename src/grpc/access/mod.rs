@@ -112,7 +112,7 @@ impl Access {
         self.generation() == 0
     }
 
-    fn generation(&self) -> u64 {
+    pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 

@@ -204,6 +204,30 @@ async fn a_caller_sees_its_namespace_and_its_names_only() {
     assert_eq!(seen(&of_any).await, [false, true, true]);
     assert_eq!(server.post("/namespace", &of_any, "namespace=acme").await.status, 303);
     assert_eq!(seen(&of_any).await, [true, false, false]);
+    let of_acme = server.sign_in(&acme).await;
+    assert_eq!(server.post("/namespace", &of_acme, "namespace=beta").await.status, 403);
+    assert_eq!(seen(&of_acme).await, [true, false, false]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_cookies_and_other_sites_do_not_disturb_a_session() {
+    let token = Token::new();
+    let server = ConsoleServer::start(&caller("admin", &token, ALL, "")).await;
+    let cookie = server.sign_in(&token).await;
+    let value = cookie.trim_end().strip_prefix("Cookie: ").unwrap();
+    for cookies in [format!("a=é; {value}"), format!("tollgate_session=x; {value}")] {
+        assert_eq!(server.get("/pools", &format!("Cookie: {cookies}\r\n")).await.status, 200);
+    }
+    for (next, location) in [
+        ("/pools", "/pools"),
+        ("//evil.example", "/"),
+        ("/%09/evil.example", "/"),
+        ("/%5C/evil.example", "/"),
+        ("https://evil.example", "/"),
+    ] {
+        let form = format!("token={}&next={next}", token.text);
+        assert_eq!(server.post("/login", "", &form).await.header("location"), location, "{next}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
