@@ -71,6 +71,7 @@ impl World {
         let told = self.life.now();
         // Callers repeat most of the calls that were not answered.
         for waiting in std::mem::take(&mut self.waiting) {
+            self.leases.give_up(&waiting.request);
             if self.random.random_bool(0.7) {
                 self.network.push((self.step, waiting.request));
             }

@@ -81,6 +81,13 @@ impl Leases {
         self.known.values_mut().for_each(|lease| lease.is_synced = true);
     }
 
+    /// The process was killed before it answered the request, whose decision may be on the disk.
+    pub fn give_up(&mut self, request: &Request) {
+        if let Request::Lock(part, _) = request {
+            self.known.remove(part);
+        }
+    }
+
     /// The process was killed, and unsynced leases are lost.
     pub fn unsynced_is_lost(&mut self) {
         self.known.retain(|_, lease| lease.is_synced);
