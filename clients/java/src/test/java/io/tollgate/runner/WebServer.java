@@ -38,7 +38,7 @@ public final class WebServer implements AutoCloseable {
   /** Starts a server. */
   public static WebServer start(Filter filter) throws IOException, LifecycleException {
     // Not in the folder of temporary files: a killed process would leave it there.
-    File folder = Files.createDirectories(Path.of("target", "tomcat")).toFile();
+    File folder = Files.createDirectories(Path.of("target", "tomcat").toAbsolutePath()).toFile();
     Tomcat tomcat = new Tomcat();
     tomcat.setBaseDir(folder.getPath());
     Connector connector = new Connector();
