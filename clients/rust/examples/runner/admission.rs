@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use tollgate_client::{
-    Admission, Error as CallError, Held, Outcome, Pool, QueuedTask, Work, pb, time::wire,
+    Admission, Admit, Error as CallError, Held, Outcome, Pool, QueuedTask, Work, pb, time::wire,
 };
 
 use crate::{Answer, Fields, Object, Runner, locked, put, short, unknown};
@@ -15,7 +15,8 @@ impl Runner {
     pub(crate) async fn admission(self: &Arc<Runner>, command: &str, fields: Fields) -> Answer {
         let (device, task) = (fields.text("device"), fields.text("task"));
         match command {
-            "admit" | "poll" => self.admit(&fields).await,
+            "admit" => self.admit(&fields, self.pool(&fields)?.admit(&device, &task)).await,
+            "poll" => self.admit(&fields, self.pool(&fields)?.poll(&device)).await,
             "permit" => self.state(&fields),
             "complete" => self.complete(&fields).await,
             "leave" => self.leave(&fields).await,
@@ -67,10 +68,8 @@ impl Runner {
         Ok(self.connection(fields)?.pool(&fields.text("pool")))
     }
 
-    async fn admit(self: &Arc<Runner>, fields: &Fields) -> Answer {
-        let pool = self.pool(fields)?;
-        let admission = pool
-            .admit(&fields.text("device"), &fields.text("task"))
+    async fn admit(self: &Arc<Runner>, fields: &Fields, request: Admit) -> Answer {
+        let admission = request
             .wait(fields.seconds("wait").unwrap_or_default())
             .lease(fields.seconds("lease"))
             .keeper(fields.is("keeper").unwrap_or(true))
