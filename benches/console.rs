@@ -60,8 +60,9 @@ async fn main() {
             load(&server, &path).await;
         }
         let before = server.resident();
+        let mut next = LEASES;
         for page in PAGES {
-            open(&server, page, &mut client, watch).await;
+            open(&server, page, &mut client, &mut next, watch).await;
         }
         println!(
             "  resident: {} MB, before the live pages {} MB",
@@ -142,15 +143,21 @@ async fn load(server: &Process, path: &str) {
 }
 
 /// Opens live pages, and prints what they cost while the pools change.
-async fn open(server: &Process, page: &str, client: &mut Client, watch: Duration) {
-    let (resident, idle) = (server.resident(), usage(server, client, watch).await);
+async fn open(
+    server: &Process,
+    page: &str,
+    client: &mut Client,
+    next: &mut usize,
+    watch: Duration,
+) {
+    let (resident, idle) = (server.resident(), usage(server, client, next, watch).await);
     let mut readers = Vec::new();
     for number in 0..OPEN {
         readers.push(stream(&page.replace("{}", &format!("{number:04}"))).await);
     }
     // The first rendering of each page is not of the live ones.
     sleep(Duration::from_secs(3)).await;
-    let busy = usage(server, client, watch).await;
+    let busy = usage(server, client, next, watch).await;
     let grown = server.resident().saturating_sub(resident);
     let mut events = 0;
     for reader in &readers {
@@ -169,12 +176,12 @@ async fn open(server: &Process, page: &str, client: &mut Client, watch: Duration
 }
 
 /// The server's share of a core in percent, while a lease is granted and completed now and then.
-async fn usage(server: &Process, client: &mut Client, watch: Duration) -> f64 {
+/// `next` is the number of the next task.
+async fn usage(server: &Process, client: &mut Client, next: &mut usize, watch: Duration) -> f64 {
     let (before, start) = (cpu(server.id()), monotonic());
-    let mut number = 1_000_000;
     while start.elapsed() < watch {
-        let pool = name(number % OPEN);
-        let lease = client.admit_task(admit(&pool, number)).await.unwrap().into_inner().lease;
+        let pool = name(*next % OPEN);
+        let lease = client.admit_task(admit(&pool, *next)).await.unwrap().into_inner().lease;
         let lease = lease.expect("a free slot");
         let complete = pb::CompleteTaskRequest {
             pool,
@@ -184,7 +191,7 @@ async fn usage(server: &Process, client: &mut Client, watch: Duration) -> f64 {
         };
         sleep(Duration::from_millis(1_000 / CHANGES)).await;
         client.complete_task(complete).await.unwrap();
-        number += 1;
+        *next += 1;
     }
     (cpu(server.id()) - before) * 100.0 / start.elapsed().as_secs_f64()
 }

@@ -1,12 +1,13 @@
-//! The cost of TLS and of callers. h2load (Debian: nghttp2-client) calls, in turn, servers with
-//! different `[tls]` and `[[caller]]` sections. Each server is compared with a plain server that
+//! The cost of TLS, of callers, and of metrics and traces. h2load (Debian: nghttp2-client) calls, in
+//! turn, servers with different configurations. Each server is compared with a plain server that
 //! gets the same headers: h2load never indexes `authorization`, so the server decodes its text in
 //! each call.
 //!
+//! `--telemetry` compares servers with metrics and traces with one that has neither.
 //! `--fair` measures a caller of one namespace while a caller of another one floods the server.
 //!
-//! `cargo bench --bench trust -- [--fair] [--rounds N] [--program PATH]`; default: 9 rounds of this
-//! build.
+//! `cargo bench --bench trust -- [--telemetry | --fair] [--rounds N] [--program PATH]`; default: 9
+//! rounds of this build.
 
 #![allow(
     clippy::expect_used,
@@ -52,8 +53,10 @@ fn main() {
     if env::args().any(|argument| argument == "--fair") {
         return fairness::run(&program);
     }
+    let is_telemetry = env::args().any(|argument| argument == "--telemetry");
+    let kinds = if is_telemetry { Kind::TELEMETRY } else { Kind::ACCESS };
     let servers: Vec<Server> =
-        Kind::ALL.iter().map(|kind| Server::start(&program, *kind, None)).collect();
+        kinds.iter().map(|kind| Server::start(&program, *kind, None)).collect();
     let mut runs = vec![Vec::new(); servers.len()];
     for round in 0..=rounds {
         for (server, runs) in servers.iter().zip(&mut runs) {

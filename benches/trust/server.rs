@@ -19,7 +19,11 @@ use tollgate_client::{Against, pb};
 
 use crate::process::{Process, serve_by};
 
-/// How a server authenticates its callers.
+const ADMIN: &str = "admin = \"127.0.0.1:0\"\n";
+/// No collector answers there; without a sampled call nobody asks.
+const UNSAMPLED: &str = "[otlp]\nendpoint = \"http://127.0.0.1:9\"\n";
+
+/// What a server does besides its decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Plain,
@@ -29,12 +33,19 @@ pub(crate) enum Kind {
     /// Like `Namespace`, with limits on the namespace.
     Limited,
     Jwt,
+    /// Without metrics and traces.
+    Unobserved,
+    Metrics,
+    /// With metrics and an OTLP endpoint; no call is sampled.
+    Traces,
 }
 
 impl Kind {
-    /// All kinds. The first one is the baseline.
-    pub(crate) const ALL: [Kind; 6] =
-        [Kind::Plain, Kind::Tls, Kind::Token, Kind::Namespace, Kind::Limited, Kind::Jwt];
+    /// Ways to authenticate callers. The first one is the baseline.
+    pub(crate) const ACCESS: &[Kind] =
+        &[Kind::Plain, Kind::Tls, Kind::Token, Kind::Namespace, Kind::Limited, Kind::Jwt];
+    /// Ways to observe a server. The first one is the baseline.
+    pub(crate) const TELEMETRY: &[Kind] = &[Kind::Unobserved, Kind::Metrics, Kind::Traces];
 
     pub(crate) fn label(self) -> &'static str {
         match self {
@@ -44,6 +55,9 @@ impl Kind {
             Kind::Namespace => "token of a namespace",
             Kind::Limited => "the same, with limits",
             Kind::Jwt => "JWT",
+            Kind::Unobserved => "no metrics, no traces",
+            Kind::Metrics => "metrics",
+            Kind::Traces => "metrics, and traces without a sampled call",
         }
     }
 }
@@ -108,6 +122,9 @@ fn configure(folder: &Path, kind: Kind) -> (String, Option<String>) {
     let bearer = |token: &str| Some(format!("authorization: Bearer {token}"));
     match kind {
         Kind::Plain => (String::new(), None),
+        Kind::Unobserved => ("admin = \"off\"\n".to_owned(), None),
+        Kind::Metrics => (ADMIN.to_owned(), None),
+        Kind::Traces => (format!("{ADMIN}{UNSAMPLED}"), None),
         Kind::Tls => {
             let key = KeyPair::generate().unwrap();
             let names = vec!["localhost".to_owned()];

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::{node::MatchedBy, settings::Counting, tree::EnvoyRules};
+use super::{EnvoyRule, node::MatchedBy, settings::Counting, tree::EnvoyRules};
+use crate::rate::Algorithm;
 
 /// Returns the search for the rule of a descriptor as text, a line for each step. The boolean is
 /// whether a rule was found.
@@ -60,6 +61,9 @@ fn steps(
         true => write!(text, "unlimited"),
         false => write!(text, "{} per {}", rule.requests_per_unit, rule.unit.name()),
     };
+    if let Some(algorithm) = algorithm_of(rule) {
+        let _ = write!(text, ", {algorithm}");
+    }
     for (is_on, mode) in [(rule.shadow_mode, "shadow mode"), (rule.quota_mode, "quota mode")] {
         if is_on {
             let _ = write!(text, ", {mode}");
@@ -70,4 +74,14 @@ fn steps(
     }
     text.push('\n');
     true
+}
+
+/// The name of a rule's algorithm in its file; `None` for the default.
+fn algorithm_of(rule: &EnvoyRule) -> Option<&'static str> {
+    match rule.counting.limits.first()?.algorithm {
+        Algorithm::CalendarWindow => None,
+        Algorithm::FixedWindow => Some("FIXED_WINDOW"),
+        Algorithm::SlidingWindow => Some("SLIDING_WINDOW"),
+        Algorithm::TokenBucket => Some("TOKEN_BUCKET"),
+    }
 }

@@ -168,8 +168,8 @@ pub(super) fn unknown_rpc(path: &str) -> Status {
 /// RESOURCE_EXHAUSTED: a message exceeds the maximum of its service, as sent or decompressed.
 pub(super) fn message_too_large() -> Status {
     let message = "the request's message is too large, as sent or decompressed: 4 MiB is the \
-                   maximum of AdmissionService, 1 MiB of RateService, 64 KiB of the other \
-                   services; nothing was executed; split it";
+                   maximum of AdmissionService, 1 MiB of RateService and of Envoy's service, \
+                   64 KiB of the others; nothing was executed; split it";
     Status::with_error_details(Code::ResourceExhausted, message, info("MESSAGE_TOO_LARGE"))
 }
 

@@ -241,6 +241,10 @@ async fn commands_check_and_explain_rules() {
     let (code, text) = explain("b=xyz").await;
     assert_eq!(code, Some(0));
     assert_eq!(text, "domain d\n  b=xyz: matches by the pattern b_x*\nrule d.b_x*: 1 per YEAR\n");
+    let sliding = "unit: hour, algorithm: SLIDING_WINDOW, requests_per_unit: 1";
+    fs::write(&file, RULES.replace("unit: year, requests_per_unit: 1", sliding)).unwrap();
+    let (_, text) = explain("b=xyz").await;
+    assert!(text.ends_with("rule d.b_x*: 1 per HOUR, SLIDING_WINDOW\n"), "{text}");
     fs::write(&file, RULES.replace("domain: d", "domain: d\ncounting: all_or_nothing")).unwrap();
     let (_, text) = explain("b=xyz").await;
     assert!(text.starts_with("domain d: counts all descriptors of a request or none\n"), "{text}");
