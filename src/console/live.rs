@@ -1,8 +1,8 @@
 //! Live pages: all watchers of a page with the same rights share one rendering.
 //!
-//! A page with watchers is rendered once a second, and less often if that would take more than a
-//! twentieth of the time. Its parts are sent when they change. The last rendering of a page is kept
-//! for the time that the store is unreachable.
+//! A page with watchers is rendered once a second, every two seconds beside 200 such pages, and less
+//! often if that would take more than a twentieth of the time. Its parts are sent when they change.
+//! The last rendering of a page is kept for the time that the store is unreachable.
 
 use std::{collections::HashMap, fmt, iter, sync::Arc, time::Duration};
 
@@ -26,8 +26,10 @@ pub(super) const STREAMS_MAX: usize = 500;
 const PAGES_MAX: usize = 200;
 /// The most pages whose last rendering is kept.
 const KEPT_MAX: usize = 64;
-/// The minimum time between two renderings, and its minimum ratio to the duration of a rendering.
+/// The minimum time between two renderings of a page, and the same for each page with watchers.
 const EVERY: Duration = Duration::from_secs(1);
+const EVERY_OF_EACH: Duration = Duration::from_millis(10);
+/// The minimum ratio of that time to the duration of a rendering.
 const REST: u32 = 20;
 
 /// Identifies a page: its path and query, and the rights of its visitor.
@@ -76,29 +78,18 @@ struct WatchedPage {
 /// The parts of a page at one moment.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PartsNow {
-    /// The number of the rendering, and of the one before that changed something.
+    /// The number of the rendering.
     number: u64,
-    before: u64,
-    /// The events of the parts that this rendering changed.
-    news: Bytes,
     parts: Arc<[LivePart]>,
     /// Whether the page has ended, because its caller lost the right to it.
     pub(super) is_ended: bool,
 }
 
-/// A part as an event, and the rendering that changed it.
-#[derive(Clone)]
+/// A part, and the rendering that changed it.
+#[derive(Debug, Clone)]
 struct LivePart {
-    id: &'static str,
     changed: u64,
-    html: Arc<str>,
-    event: Bytes,
-}
-
-impl fmt::Debug for LivePart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LivePart").field("id", &self.id).finish_non_exhaustive()
-    }
+    part: PagePart,
 }
 
 /// A stream of a live page.
@@ -155,7 +146,8 @@ impl LivePages {
                 return;
             }
             let took = monotonic().saturating_duration_since(began);
-            sleep(EVERY.max(took * REST)).await;
+            let pages = self.watched.lock().len() as u32;
+            sleep(EVERY.max(took * REST).max(EVERY_OF_EACH * pages)).await;
         }
     }
 
@@ -194,54 +186,38 @@ impl PartsNow {
     /// The parts after a rendering.
     fn followed_by(&self, rendered: &[PagePart]) -> PartsNow {
         let number = self.number + 1;
-        let mut parts: Vec<LivePart> = Vec::with_capacity(rendered.len());
-        for part in rendered {
-            let known = self.parts.iter().find(|known| known.id == part.id);
-            parts.push(match known {
-                Some(known) if are_same(&known.html, &part.html) => known.clone(),
-                _ => LivePart {
-                    id: part.id,
-                    changed: number,
-                    html: part.html.clone(),
-                    event: event(part),
-                },
-            });
-        }
-        let before = if self.has_changed() { self.number } else { self.before };
-        let news = joined(&parts, number - 1);
-        PartsNow { number, before, news, parts: parts.into(), is_ended: false }
+        let live = |part: &PagePart| {
+            let mut known = self.parts.iter().filter(|known| known.part.id == part.id);
+            match known.find(|known| are_same(&known.part.html, &part.html)) {
+                Some(known) => known.clone(),
+                None => LivePart { changed: number, part: part.clone() },
+            }
+        };
+        PartsNow { number, parts: rendered.iter().map(live).collect(), is_ended: false }
     }
 
     /// Whether the last rendering changed a part.
     fn has_changed(&self) -> bool {
-        !self.news.is_empty()
+        self.parts.iter().any(|part| part.changed == self.number)
     }
 
     /// The events of all parts that changed after a rendering, and the number of this rendering.
-    /// Watchers that have seen the previous rendering share the bytes.
     pub(super) fn since(&self, number: u64) -> (Bytes, u64) {
-        let events = match number == self.before && self.has_changed() {
-            true => self.news.clone(),
-            false => joined(&self.parts, number),
-        };
-        (events, self.number)
+        let mut events = String::new();
+        for LivePart { part, .. } in self.parts.iter().filter(|part| part.changed > number) {
+            append(&mut events, part);
+        }
+        (events.into(), self.number)
     }
 }
 
-/// The events of the parts that changed after a rendering.
-fn joined(parts: &[LivePart], number: u64) -> Bytes {
-    let mut bytes = Vec::new();
-    for part in parts.iter().filter(|part| part.changed > number) {
-        bytes.extend_from_slice(&part.event);
+/// Appends a server-sent event with the id and the contents of a part.
+fn append(events: &mut String, part: &PagePart) {
+    events.push_str("event: part\n");
+    for line in iter::once(part.id).chain(part.html.lines()) {
+        events.extend(["data: ", line, "\n"]);
     }
-    bytes.into()
-}
-
-/// A server-sent event with the id and the contents of a part.
-fn event(part: &PagePart) -> Bytes {
-    let lines = iter::once(part.id).chain(part.html.lines());
-    let data: String = lines.map(|line| format!("data: {line}\n")).collect();
-    format!("event: part\n{data}\n").into()
+    events.push('\n');
 }
 
 /// Whether two renderings differ at most in the text of `<time>` elements, which the script updates.

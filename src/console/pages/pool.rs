@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Leases, and tasks, on a page.
-const PAGE: u32 = 50;
+const PAGE: u32 = 40;
 
 #[derive(Template)]
 #[template(path = "pool_usage.html")]
