@@ -45,7 +45,7 @@ pub struct ServerSources {
     /// The permits for connections: the free ones, and the total number.
     pub connections: (Arc<Semaphore>, usize),
     /// The configured number of servers that share the store.
-    pub servers: u32,
+    pub replicas: u32,
     /// The reload of the configuration; `None` if the server cannot reload.
     pub reload: Option<Arc<dyn Reload>>,
 }
@@ -94,8 +94,8 @@ impl RunningServer {
     }
 
     /// The configured number of servers that share the store.
-    pub fn servers(&self) -> u32 {
-        self.sources.servers
+    pub fn replicas(&self) -> u32 {
+        self.sources.replicas
     }
 
     /// The reload of the configuration; `None` if the server cannot reload.
@@ -126,6 +126,7 @@ impl RunningServer {
                 StoreState::Down => "down",
             },
             readiness: self.readiness(),
+            servers: self.engine.servers(),
             uptime_seconds: monotonic().saturating_duration_since(self.started).as_secs(),
             configuration: configuration::current().into(),
         }

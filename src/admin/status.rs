@@ -20,6 +20,9 @@ pub struct Status {
     pub store: &'static str,
     /// Whether load balancers may send calls: `ready`, or the reason against it.
     pub readiness: Readiness,
+    /// The number of servers with the same key prefix on this Redis, this one included. `null` on
+    /// the embedded engine, while the store is down, and if it is not known.
+    pub servers: Option<u32>,
     /// Seconds since the start.
     pub uptime_seconds: u64,
     /// The configuration in use, and the result of the last reload.

@@ -51,8 +51,16 @@ pub async fn run(options: &StatusOptions) -> Result<String, ClientError> {
 }
 
 fn text(status: GetStatusResponse) -> String {
-    let GetStatusResponse { version, engine, topology, store, readiness, uptime_seconds, .. } =
-        status;
+    let GetStatusResponse {
+        version,
+        engine,
+        topology,
+        store,
+        readiness,
+        uptime_seconds,
+        servers,
+        ..
+    } = status;
     let uptime = humantime::format_duration(Duration::from_secs(uptime_seconds));
     let mut lines = vec![
         format!("version        {version}"),
@@ -61,6 +69,11 @@ fn text(status: GetStatusResponse) -> String {
         format!("readiness      {readiness}"),
         format!("uptime         {uptime}"),
     ];
+    match servers {
+        0 if engine != "redis" => {}
+        0 => lines.push("servers        unknown".to_owned()),
+        servers => lines.push(format!("servers        {servers} on this Redis")),
+    }
     let ConfigurationStatus { hash, load_time, last_error, error_time } =
         status.configuration.unwrap_or_default();
     let at = |stamp| match time(stamp) {

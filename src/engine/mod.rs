@@ -191,6 +191,16 @@ impl Engine {
         }
     }
 
+    /// The number of servers on the same Redis with the same key prefix, this one included. Counted
+    /// every 5 seconds. `None` on the embedded engine, while the store is down, and if it is not
+    /// known.
+    pub fn servers(&self) -> Option<u32> {
+        match self {
+            Engine::Embedded(_) => None,
+            Engine::Redis(engine) => engine.servers(),
+        }
+    }
+
     /// Admits a call. Fails as [`Engine::check`] does, and counts the refusal.
     fn admit(&self) -> Result<(), Error> {
         match self {

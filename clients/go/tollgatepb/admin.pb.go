@@ -77,6 +77,12 @@ type GetStatusResponse struct {
 	UptimeSeconds uint64 `protobuf:"varint,6,opt,name=uptime_seconds,json=uptimeSeconds,proto3" json:"uptime_seconds,omitempty"`
 	// The configuration in use.
 	Configuration *ConfigurationStatus `protobuf:"bytes,7,opt,name=configuration,proto3" json:"configuration,omitempty"`
+	// The number of servers with the same key prefix on this Redis, this one included. Counted
+	// every 5 s. It should equal `replicas` of the configuration, which divides limits.
+	//
+	// 0 on the embedded engine, and if it is not known: while the store is down, in the first
+	// second, and if the Redis user may not use PUBSUB or SUBSCRIBE.
+	Servers       uint32 `protobuf:"varint,8,opt,name=servers,proto3" json:"servers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -158,6 +164,13 @@ func (x *GetStatusResponse) GetConfiguration() *ConfigurationStatus {
 		return x.Configuration
 	}
 	return nil
+}
+
+func (x *GetStatusResponse) GetServers() uint32 {
+	if x != nil {
+		return x.Servers
+	}
+	return 0
 }
 
 // The configuration that is in use, and the result of the last load.
@@ -409,7 +422,7 @@ var File_tollgate_v1_admin_proto protoreflect.FileDescriptor
 const file_tollgate_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"\x17tollgate/v1/admin.proto\x12\vtollgate.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x12\n" +
-	"\x10GetStatusRequest\"\x84\x02\n" +
+	"\x10GetStatusRequest\"\x9e\x02\n" +
 	"\x11GetStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
 	"\x06engine\x18\x02 \x01(\tR\x06engine\x12\x1a\n" +
@@ -417,7 +430,8 @@ const file_tollgate_v1_admin_proto_rawDesc = "" +
 	"\x05store\x18\x04 \x01(\tR\x05store\x12\x1c\n" +
 	"\treadiness\x18\x05 \x01(\tR\treadiness\x12%\n" +
 	"\x0euptime_seconds\x18\x06 \x01(\x04R\ruptimeSeconds\x12F\n" +
-	"\rconfiguration\x18\a \x01(\v2 .tollgate.v1.ConfigurationStatusR\rconfiguration\"\xbc\x01\n" +
+	"\rconfiguration\x18\a \x01(\v2 .tollgate.v1.ConfigurationStatusR\rconfiguration\x12\x18\n" +
+	"\aservers\x18\b \x01(\rR\aservers\"\xbc\x01\n" +
 	"\x13ConfigurationStatus\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\tR\x04hash\x127\n" +
 	"\tload_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\bloadTime\x12\x1d\n" +

@@ -26,7 +26,8 @@ struct StoreTemplate {
     status: Status,
     running: Ago,
     totals: Option<OverviewTotals>,
-    servers: u32,
+    /// The configured number of servers.
+    replicas: u32,
 }
 
 /// The counters, with thousands separators.
@@ -87,7 +88,7 @@ fn store(visit: &Visit) -> StoreTemplate {
             connections: visit.server().connections(),
         }
     });
-    StoreTemplate { status, running, totals, servers: visit.server().servers() }
+    StoreTemplate { status, running, totals, replicas: visit.server().replicas() }
 }
 
 async fn configuration(visit: &Visit) -> Result<ConfigTemplate, Problem> {

@@ -26,6 +26,7 @@ use super::{
     address::Template,
     map::{SlotRange, parse_map},
     node::{Node, Plan},
+    servers,
     slot::{SLOTS, Slot},
     source::NodeSource,
 };
@@ -150,6 +151,11 @@ impl Cluster {
                 Err(if answers { Error::Refused(why) } else { Error::Unavailable(why) })
             }
         }
+    }
+
+    /// The number of servers on all nodes; `None` if a node has not answered.
+    pub(super) fn servers(&self) -> Option<u32> {
+        servers::total(lock(&self.nodes).values().map(|node| node.monitor.servers()))
     }
 
     pub(super) fn state(&self) -> watch::Receiver<StoreState> {

@@ -12,7 +12,7 @@
 //! - `job`, `pipeline`, `batch`, `connection`, `evaluate`, `replicas`, `shared`: the pipelines, and
 //!   replica acknowledgement
 //! - `index`, `listing`, `round`, `wake_ups`: the index of partitions for listings and the sweeper,
-//!   and wake-ups
+//!   and wake-ups; `servers` counts the servers by the channels of their wake-ups
 //! - `names`: listings of names that no index has
 //! - `quota`, `name_scan`: the limits of namespaces on names, leases and queued tasks
 //! - `export`: every key, for exports and imports
@@ -59,6 +59,7 @@ mod primary_id;
 mod quota;
 mod replicas;
 mod round;
+mod servers;
 mod shared;
 mod skew;
 mod slot;
@@ -100,6 +101,7 @@ use node::Plan;
 pub use options::RedisOptions;
 pub use preflight::Eviction;
 use quota::KnownNames;
+use servers::ServerChannels;
 use shared::{Router, Shared};
 use skew::Skew;
 use topology::Topology;
@@ -153,7 +155,7 @@ impl Redis {
     /// Creates an engine. Redis need not be reachable yet. The error says which part of the URL or
     /// options is wrong.
     pub fn new(options: &RedisOptions) -> Result<Redis, String> {
-        let address = options.address()?;
+        let (address, hub) = (options.address()?, Hub::new(&options.key_prefix));
         let shared = Arc::new(Shared {
             scripts: Scripts::new(options.clock.as_deref()),
             batch_max: options.batch_max,
@@ -164,6 +166,7 @@ impl Redis {
             skew: Skew::new(),
             batches: AtomicU64::new(ALONE),
             probe_key: format!("{}:probe", options.key_prefix),
+            servers: ServerChannels::of(hub.channel()),
         });
         let plan = Plan {
             shared: shared.clone(),
@@ -180,7 +183,7 @@ impl Redis {
             topology,
             calls: CallsInFlight::new(options.calls_max),
             index: Index::default(),
-            hub: Hub::new(&options.key_prefix),
+            hub,
             denial_cache: Box::new(DenialCache::new(Clock::system())),
             fallback: Box::new(Fallback::new(options.replicas)),
             known_names: KnownNames::default(),
@@ -355,6 +358,12 @@ impl Redis {
     /// The number of failovers seen: another primary id, or a restarted primary.
     pub fn failovers(&self) -> u64 {
         self.shared.failovers()
+    }
+
+    /// The number of servers with this key prefix on this Redis, counted every 5 seconds. `None`
+    /// if it is not known.
+    pub fn servers(&self) -> Option<u32> {
+        self.topology.servers()
     }
 
     pub(super) fn hub(&self) -> &Arc<Hub> {

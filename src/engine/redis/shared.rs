@@ -14,7 +14,7 @@ use std::{
 
 use redis::{RedisError, ServerErrorKind};
 
-use super::{evaluate::Scripts, job::Job, skew::Skew, source::NodeSource};
+use super::{evaluate::Scripts, job::Job, servers::ServerChannels, skew::Skew, source::NodeSource};
 use crate::decision::metrics;
 
 /// The routing, as its nodes see it.
@@ -80,6 +80,8 @@ pub(super) struct Shared {
     pub(super) batches: AtomicU64,
     /// The prefix of probe keys.
     pub(super) probe_key: String,
+    /// The channels of all servers.
+    pub(super) servers: ServerChannels,
 }
 
 impl Shared {

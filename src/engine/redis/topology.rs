@@ -16,6 +16,7 @@ use super::{
     cluster::Cluster,
     job::{Job, MOVED_TOO_LONG},
     node::{Node, Plan},
+    servers,
     shared::{Redirect, Router},
     slot::Slot,
     source::NodeSource,
@@ -97,6 +98,14 @@ impl Topology {
         match self {
             Topology::Single(node) => node.monitor.check(),
             Topology::Cluster(cluster) => cluster.check(),
+        }
+    }
+
+    /// The number of servers on all nodes; `None` if it is not known.
+    pub(super) fn servers(&self) -> Option<u32> {
+        match self {
+            Topology::Single(node) => servers::total([node.monitor.servers()]),
+            Topology::Cluster(cluster) => cluster.servers(),
         }
     }
 

@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use redis::{Client, RedisError, RedisResult};
 use tokio::time::{sleep, timeout};
 
-use super::{Hub, StoreState, topology::Topology};
+use super::{Hub, StoreState, node::Node, topology::Topology};
 
 /// The interval after which a silent connection gets a PING. The second constant limits the time of
 /// a PING and of a connect.
@@ -34,32 +34,30 @@ pub(super) async fn listen(topology: &Topology, hub: &Hub) {
             sleep(RETRY_AFTER).await;
             continue;
         };
-        let error = match node.monitor.source().client(node.monitor.epoch()).await {
-            Ok(client) => {
-                let Err(error) = follow(&client, hub).await;
-                error
-            }
-            Err(error) => error,
+        let ended = match node.monitor.source().client(node.monitor.epoch()).await {
+            Ok(client) => follow(&node, &client, hub).await,
+            Err(error) => Err(error),
         };
         // An error with a code is an answer of Redis.
-        let refused = error.code().is_some();
-        if refused {
+        let refusal = ended.err().filter(|error| error.code().is_some());
+        if let Some(error) = &refusal {
             tracing::warn!(%error, "cannot subscribe to wake-ups: waiting calls proceed up to \
                                     300 ms late; allow the user to SUBSCRIBE");
         }
-        sleep(if refused { RETRY_REFUSED } else { RETRY_AFTER }).await;
+        sleep(if refusal.is_some() { RETRY_REFUSED } else { RETRY_AFTER }).await;
     }
 }
 
-/// Passes wake-ups to the hub until the connection breaks.
-async fn follow(client: &Client, hub: &Hub) -> Result<std::convert::Infallible, RedisError> {
+/// Passes wake-ups to the hub until the connection breaks or the node is down. A node that has left
+/// the Cluster stays down; it may be a replica, on which no server is counted.
+async fn follow(node: &Node, client: &Client, hub: &Hub) -> RedisResult<()> {
     let subscribed = async {
         let (mut sink, messages) = client.get_async_pubsub().await?.split();
         sink.subscribe(&**hub.channel()).await?;
         RedisResult::Ok((sink, messages))
     };
     let (mut sink, mut messages) = timeout(ANSWER_MAX, subscribed).await.map_err(silent)??;
-    loop {
+    while node.monitor.is_up() {
         match timeout(PING_EVERY, messages.next()).await {
             Ok(Some(message)) => {
                 let number = str::from_utf8(message.get_payload_bytes()).ok();
@@ -74,6 +72,7 @@ async fn follow(client: &Client, hub: &Hub) -> Result<std::convert::Infallible, 
             }
         }
     }
+    Ok(())
 }
 
 fn silent<E>(_: E) -> RedisError {

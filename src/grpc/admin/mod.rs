@@ -92,6 +92,7 @@ fn status(status: ServerStatus) -> pb::GetStatusResponse {
         }),
         uptime_seconds: status.uptime_seconds,
         configuration: Some(configuration),
+        servers: status.servers.unwrap_or_default(),
     }
 }
 

@@ -57,11 +57,11 @@ impl Admin {
     pub(super) fn sources(
         &self,
         connections: (Arc<Semaphore>, usize),
-        servers: u32,
+        replicas: u32,
         reload: Option<Arc<dyn Reload>>,
     ) -> ServerSources {
         let ready_when_degraded = self.ready_when_degraded;
-        ServerSources { ready_when_degraded, rpcs: rpcs(), connections, servers, reload }
+        ServerSources { ready_when_degraded, rpcs: rpcs(), connections, replicas, reload }
     }
 
     /// Creates the series of pools. Fails if a glob is invalid.

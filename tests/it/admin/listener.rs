@@ -20,6 +20,7 @@ async fn the_status_names_version_engine_and_configuration() {
     assert_eq!(page["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!([&page["engine"], &page["topology"]], ["embedded", "memory"]);
     assert_eq!([&page["store"], &page["readiness"]], ["up", "ready"]);
+    assert!(page["servers"].is_null(), "{text}");
     assert!(page["configuration"]["loaded_micros"].as_u64() > Some(0), "{text}");
     assert_eq!(server.get("/nothing").await.0, 404);
 }

@@ -30,7 +30,7 @@ struct ConsoleServer {
     inner: TlsServer,
     port: u16,
     /// Ends with the server.
-    _redis: Option<OwnRedis>,
+    redis: Option<OwnRedis>,
 }
 
 /// An answer.
@@ -87,7 +87,7 @@ impl ConsoleServer {
         let url = redis.as_ref().map(OwnRedis::url);
         arguments.extend(url.iter().flat_map(|url| ["--engine", url]));
         let inner = files.serve(&arguments).await;
-        let server = ConsoleServer { inner, port, _redis: redis };
+        let server = ConsoleServer { inner, port, redis };
         server.until("the store is up", "/readyz", "", |reply| reply.status == 200).await;
         server
     }

@@ -1,7 +1,7 @@
-//! System and reload.
+//! Overview, system and reload.
 
 use super::{ALL, ConsoleServer, READ, caller};
-use crate::support::{access::Token, world::admit};
+use crate::support::{access::Token, process::Server, world::admit};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reload_shows_its_differences_first() {
@@ -61,4 +61,27 @@ async fn secrets_are_hidden_and_limits_are_shown() {
     assert_eq!(refused.status, 403, "{refused:?}");
     let tenant = server.sign_in(&tenant).await;
     assert_eq!(server.get("/system", &tenant).await.status, 403);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_overview_compares_the_servers_with_replicas() {
+    const WRONG: &str = "<b>Wrong <code>replicas</code>.</b>";
+    let server = ConsoleServer::on_redis("replicas = 2\n").await;
+    let url = server.redis.as_ref().unwrap().url();
+    let counted = async |servers: u32| {
+        let fact = format!("<dt>Servers on this Redis</dt><dd>{servers}</dd>");
+        let shown = server.until(&fact, "/", "", |reply| reply.body.contains(&fact)).await.body;
+        assert!(shown.contains("<dt>Configured <code>replicas</code></dt><dd>2</dd>"), "{shown}");
+        shown
+    };
+    let alone = counted(1).await;
+    assert!(alone.contains(WRONG) && alone.contains("are too small"), "{alone}");
+    let _second = Server::start(&["--engine", &url]).await;
+    let both = counted(2).await;
+    assert!(!both.contains(WRONG), "{both}");
+    let _third = Server::start(&["--engine", &url]).await;
+    let three = counted(3).await;
+    assert!(three.contains(WRONG) && three.contains("are too large"), "{three}");
+    let embedded = ConsoleServer::start("").await.get("/", "").await.body;
+    assert!(!embedded.contains("Servers on this Redis"), "{embedded}");
 }

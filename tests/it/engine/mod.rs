@@ -1,5 +1,5 @@
 //! The parts of the engines: the denial cache, listings of names, the fallback, the memory bound,
-//! names, several servers on one Redis, Cluster and Sentinels, round trips.
+//! names, several servers on one Redis and their number, Cluster and Sentinels, round trips.
 
 pub mod batches;
 pub mod degradation;
@@ -11,5 +11,6 @@ pub mod names;
 pub mod namespaces;
 pub mod replicas;
 pub mod round_trips;
+pub mod servers;
 pub mod topologies;
 pub mod unsent;

@@ -100,6 +100,7 @@ async fn commands_say_what_to_do_where_nothing_can_be_reloaded() {
     {
         assert!(status.contains(line), "{status}");
     }
+    assert!(!status.contains("servers "), "{status}");
     drop(server);
     for command in ["reload", "status"] {
         let output = run(&[command, "--server", &address]).await;

@@ -1,4 +1,4 @@
-//! The questions of a monitor to its node: INFO, a write probe, and the clock.
+//! The questions of a monitor to its node: INFO, a write probe, the clock, and the servers on it.
 //!
 //! They are asked on the monitor's own connection, and once on each new connection of a pipeline.
 
@@ -20,6 +20,9 @@ use crate::decision::{error::Error, time::monotonic};
 const WRITE_EVERY: u32 = 4;
 /// The eviction policy is read with every twentieth probe: every 5 seconds.
 const POLICY_EVERY: u32 = 20;
+/// Servers are counted with the fourth of these twenty probes. One second after a connect all servers
+/// have subscribed, also after a restart of Redis.
+const COUNT_AT: u32 = 4;
 
 /// The connection of the probes.
 pub(super) struct Probe {
@@ -170,6 +173,17 @@ impl Monitor {
                 _ if known <= ahead => return Ok(Inspection::Fit),
                 _ => {}
             }
+        }
+    }
+
+    /// Counts the servers on the node, every 5 seconds. Runs after a probe, outside its time limit,
+    /// so that it does not change the condition.
+    pub(super) async fn count_servers(&self, probe: &mut Probe) {
+        if let Some(socket) = &mut probe.socket
+            && probe.count % POLICY_EVERY == COUNT_AT
+        {
+            let servers = self.shared.servers.count(socket).await;
+            *lock(&self.servers) = servers;
         }
     }
 

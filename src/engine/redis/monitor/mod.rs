@@ -33,6 +33,7 @@ use super::{
     StoreState, evaluate,
     preflight::Eviction,
     primary_id::{PrimaryId, SeenPrimary},
+    servers::NodeServers,
     shared::Shared,
     skew::Reading,
     source::NodeSource,
@@ -82,6 +83,8 @@ pub(super) struct Monitor {
     is_measured: Mutex<bool>,
     /// The last seen primary id, if INFO is permitted.
     seen: Mutex<Option<SeenPrimary>>,
+    /// The servers on the node; `None` if they could not be counted.
+    servers: Mutex<Option<NodeServers>>,
     /// Counts lost connections and failovers.
     shared: Arc<Shared>,
 }
@@ -107,6 +110,7 @@ impl Monitor {
             is_measured: Mutex::default(),
             reason: Mutex::new("not connected yet".to_owned()),
             seen: Mutex::default(),
+            servers: Mutex::default(),
             shared,
         }
     }
@@ -254,8 +258,14 @@ impl Monitor {
             self.ask(probe).await
         };
         match timeout(PROBE_TIMEOUT, asked).await {
-            Ok(Ok(Inspection::Fit)) => return self.set_up(),
-            Ok(Ok(Inspection::Refuses(why))) => return self.set_refusing(&why),
+            Ok(Ok(Inspection::Fit)) => {
+                self.set_up();
+                return self.count_servers(probe).await;
+            }
+            Ok(Ok(Inspection::Refuses(why))) => {
+                self.set_refusing(&why);
+                return self.count_servers(probe).await;
+            }
             Ok(Ok(Inspection::Unfit(why))) => self.set_down(&why, true, is_first),
             Ok(Err(error)) => {
                 let answers = error.code().is_some_and(|code| {
@@ -356,6 +366,11 @@ impl Monitor {
 
     fn forget_probe_key(&self) {
         *lock(&self.probe_key) = None;
+    }
+
+    /// The servers on the node; `None` while it is down, and if they could not be counted.
+    pub(super) fn servers(&self) -> Option<NodeServers> {
+        (*lock(&self.servers)).filter(|_| self.is_up())
     }
 
     /// The last seen primary id, and since when it is known.

@@ -3,7 +3,7 @@ use std::sync::{OnceLock, atomic::AtomicU64};
 use redis::{Client, ErrorKind};
 
 use super::{
-    super::{evaluate::Scripts, skew::Skew},
+    super::{evaluate::Scripts, servers::ServerChannels, skew::Skew},
     *,
 };
 
@@ -18,6 +18,7 @@ fn monitor(state: StoreState) -> Monitor {
         skew: Skew::new(),
         batches: AtomicU64::new(0),
         probe_key: "test:probe".to_owned(),
+        servers: ServerChannels::of(&"test:hints:0".into()),
     };
     let client = Client::open("redis://127.0.0.1:1").expect("an address");
     Monitor::new(NodeSource::Fixed(client), state, Eviction::Refuse, Arc::new(shared))
