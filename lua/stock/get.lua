@@ -1,4 +1,4 @@
--- Reads a sku's stock.
+-- Reads a sku's stock and counts its holds.
 --
 -- @include stock
 --
@@ -6,7 +6,7 @@
 -- keys[2] holds zset: holds of orders by end.
 -- keys[3] buyers hash: quantity that each buyer has reserved and bought.
 --
--- Returns {0, on_hand, reserved, sold}.
+-- Returns {0, on_hand, reserved, sold, holds}.
 --         {8}: no stock of the sku was ever set.
 --         {9}: lapsed holds remain; decide again.
 -- Writes stock, permanent; holds, buyers (removes lapsed holds).
@@ -23,5 +23,5 @@ local function decide(keys, _, now)
   if stock.remain then
     return { STOCK_AGAIN }
   end
-  return { OK, stock.on_hand, stock.reserved, stock.sold }
+  return { OK, stock.on_hand, stock.reserved, stock.sold, call('ZCARD', sku.holds) }
 end

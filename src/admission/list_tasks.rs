@@ -70,6 +70,20 @@ pub struct ListedTask {
     pub ends: Option<Timestamp>,
     /// The token of its last lease; 0 before the first.
     pub token: u64,
+    /// How the attempt of its last lease ended; `None` before the first, and while the lease holds a
+    /// slot.
+    pub last_end: Option<AttemptEnd>,
+}
+
+/// How an attempt ended without success.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttemptEnd {
+    /// An operator evicted the task, or the lease was revoked.
+    Evicted,
+    /// The slot of the lease ended without a result.
+    Expired,
+    /// The device reported a failure, in time or late.
+    Failed,
 }
 
 /// The state of a task that is or was queued.
@@ -117,6 +131,12 @@ impl ListedTask {
             at: queued.at,
             ends: queued.ends,
             token: task.lease.token,
+            last_end: match task.state {
+                TaskState::Leased => (!holds_slot).then_some(AttemptEnd::Expired),
+                TaskState::Failed => Some(AttemptEnd::Failed),
+                TaskState::Evicted { .. } => Some(AttemptEnd::Evicted),
+                TaskState::New | TaskState::Completed { .. } => None,
+            },
         })
     }
 
@@ -127,7 +147,8 @@ impl ListedTask {
         let unreadable = || Error::Corrupt("malformed task in a script's reply".to_owned());
         let (head, numbers) = packed.split_at_checked(HEAD_BYTES).ok_or_else(unreadable)?;
         let ([at, ends, token], []) = numbers.as_chunks() else { return Err(unreadable()) };
-        let [standing, _, running, attempt @ ..] = head else { return Err(unreadable()) };
+        let [standing, state, running, attempt @ ..] = head else { return Err(unreadable()) };
+        let holds_slot = *running != 0;
         let attempt = <[u8; 4]>::try_from(attempt).map_err(|_| unreadable())?;
         let [at, ends, token] = [at, ends, token].map(|number| u64::from_le_bytes(*number));
         let standing = match standing {
@@ -136,13 +157,20 @@ impl ListedTask {
             b'X' => QueueState::Dead,
             _ => QueueState::Queued,
         };
+        let last_end = match state {
+            b'L' => (!holds_slot).then_some(AttemptEnd::Expired),
+            b'F' => Some(AttemptEnd::Failed),
+            b'E' => Some(AttemptEnd::Evicted),
+            _ => None,
+        };
         Ok(ListedTask {
             member,
-            state: ListedState::of(standing, *running != 0),
+            state: ListedState::of(standing, holds_slot),
             attempt: u32::from_le_bytes(attempt),
             at: Timestamp(at),
             ends: Some(ends).filter(|ends| *ends > 0).map(Timestamp),
             token,
+            last_end,
         })
     }
 

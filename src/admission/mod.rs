@@ -70,7 +70,7 @@ pub use evict::{EvictTask, EvictVerdict};
 pub use get_pool::{GetPool, PoolView};
 pub use heartbeat::HeartbeatPool;
 pub use list_leases::{HeldLease, LeaseCursor, LeasePage, ListLeases};
-pub use list_tasks::{ListTasks, ListedState, ListedTask, TaskCursor, TaskPage};
+pub use list_tasks::{AttemptEnd, ListTasks, ListedState, ListedTask, TaskCursor, TaskPage};
 pub use pool::Pool;
 pub(crate) use pool::{PoolLine, TaskLine};
 pub use read_events::ReadEvents;

@@ -10,7 +10,8 @@ use crate::decision::{
     time::Timestamp,
 };
 
-/// Reads the stock of a sku. Reclaims expired holds, but changes nothing else.
+/// Reads the stock of a sku, and its number of holds. Reclaims expired holds, but changes nothing
+/// else.
 ///
 /// The answer contains no expired hold: while some remain, it is `Again`. The numbers can be out of
 /// date as soon as they are read. Only ReserveStock promises a quantity.
@@ -22,7 +23,7 @@ pub struct GetStock {
 
 impl Decision for GetStock {
     type State = Sku;
-    type Outcome = StockOutcome<()>;
+    type Outcome = StockOutcome<u64>;
     type Stages = stages::UntilDecided;
 
     const SCRIPT: &'static Script = &script::stock::GET;
@@ -42,15 +43,20 @@ impl Decision for GetStock {
         call.key(&[b"buyers"]);
     }
 
-    fn parse(reply: &mut Reply) -> Result<StockOutcome<()>, Error> {
-        StockOutcome::parse(reply, |status, _| Ok((status == OK).then_some(())))
+    fn parse(reply: &mut Reply) -> Result<StockOutcome<u64>, Error> {
+        StockOutcome::parse(reply, |status, reply| match status {
+            OK => reply.number().map(Some),
+            _ => Ok(None),
+        })
     }
 
-    fn decide(&self, sku: &mut Sku, now: Timestamp) -> StockOutcome<()> {
+    fn decide(&self, sku: &mut Sku, now: Timestamp) -> StockOutcome<u64> {
         match sku.reclaim(now) {
             None => StockOutcome::NotFound,
             Some(standing) if standing.lapsed_remain => StockOutcome::Again,
-            Some(standing) => StockOutcome::Decided { outcome: (), stock: standing.stock },
+            Some(standing) => {
+                StockOutcome::Decided { outcome: sku.count_holds(), stock: standing.stock }
+            }
         }
     }
 }

@@ -120,7 +120,7 @@ async fn a_dead_task_is_queued_again(engine: Engine) {
     console.admission().complete_task(patient(failed)).await.unwrap();
     console.sign_in(&browser, &console.operator, "/pool?name=q").await;
     browser.until("it is dead", async || browser.rows("dead").await.len() == 1).await;
-    assert_eq!(browser.rows("dead").await[0][..3], ["camera-1", "scan", "dead"]);
+    assert_eq!(browser.rows("dead").await[0][..5], ["camera-1", "scan", "dead", "1", "failed"]);
     browser.click("//section[@id='dead']//button[@value='requeue']").await;
     browser.done("scan").await;
     browser.until("it is queued", async || browser.rows("queued").await.len() == 1).await;

@@ -52,9 +52,12 @@ fn counts(stock: &Stock) -> [u64; 3] {
 }
 
 impl Shelf {
+    fn holds(&self, now: u64) -> impl Iterator<Item = &Order> {
+        self.orders.values().filter(move |order| order.fate == Fate::Held && order.ends > now)
+    }
+
     fn held(&self, now: u64, of: impl Fn(&Order) -> bool) -> u64 {
-        let held = self.orders.values().filter(|o| o.fate == Fate::Held && o.ends > now && of(o));
-        held.map(|order| order.quantity).sum()
+        self.holds(now).filter(|order| of(order)).map(|order| order.quantity).sum()
     }
 
     fn available(&self, now: u64) -> u64 {
@@ -208,7 +211,8 @@ impl Shelf {
                 holds(self.cancel(*order, now) == *outcome, "a hold settles once")?;
                 self.adds_up(&counts(stock), now)
             }
-            (_, Answer::View(StockOutcome::Decided { stock, .. })) => {
+            (_, Answer::View(StockOutcome::Decided { outcome, stock })) => {
+                holds(*outcome == self.holds(now).count() as u64, "every hold counts once")?;
                 self.adds_up(&counts(stock), now)
             }
             // No stock was ever set.

@@ -118,6 +118,11 @@ impl Shop {
         response.outcome()
     }
 
+    /// The number of reservations that are held.
+    pub async fn holds(&self, sku: &str) -> u64 {
+        answer(self.client.clone().get_stock(patient(get(sku))).await).holds
+    }
+
     pub async fn get(&self, sku: &str) -> [u64; 4] {
         levels(answer(self.client.clone().get_stock(patient(get(sku))).await).stock)
     }

@@ -537,6 +537,64 @@ func (RequeueVerdict) EnumDescriptor() ([]byte, []int) {
 	return file_tollgate_v1_admission_proto_rawDescGZIP(), []int{7}
 }
 
+// How an attempt of a queued task ended without success.
+type AttemptEnd int32
+
+const (
+	// It has not ended: the task has had no lease, or its lease is running or in its grace.
+	AttemptEnd_ATTEMPT_END_UNSPECIFIED AttemptEnd = 0
+	// The device reported OUTCOME_FAILED, in time or late.
+	AttemptEnd_ATTEMPT_END_FAILED AttemptEnd = 1
+	// Its lease and grace ended without a result.
+	AttemptEnd_ATTEMPT_END_EXPIRED AttemptEnd = 2
+	// EvictTask freed its slot, or its admission was revoked because too few replicas
+	// acknowledged it (`wait_replicas` of the pool). A revoked attempt does not count.
+	AttemptEnd_ATTEMPT_END_EVICTED AttemptEnd = 3
+)
+
+// Enum value maps for AttemptEnd.
+var (
+	AttemptEnd_name = map[int32]string{
+		0: "ATTEMPT_END_UNSPECIFIED",
+		1: "ATTEMPT_END_FAILED",
+		2: "ATTEMPT_END_EXPIRED",
+		3: "ATTEMPT_END_EVICTED",
+	}
+	AttemptEnd_value = map[string]int32{
+		"ATTEMPT_END_UNSPECIFIED": 0,
+		"ATTEMPT_END_FAILED":      1,
+		"ATTEMPT_END_EXPIRED":     2,
+		"ATTEMPT_END_EVICTED":     3,
+	}
+)
+
+func (x AttemptEnd) Enum() *AttemptEnd {
+	p := new(AttemptEnd)
+	*p = x
+	return p
+}
+
+func (x AttemptEnd) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AttemptEnd) Descriptor() protoreflect.EnumDescriptor {
+	return file_tollgate_v1_admission_proto_enumTypes[8].Descriptor()
+}
+
+func (AttemptEnd) Type() protoreflect.EnumType {
+	return &file_tollgate_v1_admission_proto_enumTypes[8]
+}
+
+func (x AttemptEnd) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AttemptEnd.Descriptor instead.
+func (AttemptEnd) EnumDescriptor() ([]byte, []int) {
+	return file_tollgate_v1_admission_proto_rawDescGZIP(), []int{8}
+}
+
 // The state of a task that was queued.
 type TaskState int32
 
@@ -586,11 +644,11 @@ func (x TaskState) String() string {
 }
 
 func (TaskState) Descriptor() protoreflect.EnumDescriptor {
-	return file_tollgate_v1_admission_proto_enumTypes[8].Descriptor()
+	return file_tollgate_v1_admission_proto_enumTypes[9].Descriptor()
 }
 
 func (TaskState) Type() protoreflect.EnumType {
-	return &file_tollgate_v1_admission_proto_enumTypes[8]
+	return &file_tollgate_v1_admission_proto_enumTypes[9]
 }
 
 func (x TaskState) Number() protoreflect.EnumNumber {
@@ -599,7 +657,7 @@ func (x TaskState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TaskState.Descriptor instead.
 func (TaskState) EnumDescriptor() ([]byte, []int) {
-	return file_tollgate_v1_admission_proto_rawDescGZIP(), []int{8}
+	return file_tollgate_v1_admission_proto_rawDescGZIP(), []int{9}
 }
 
 // The kinds of changes.
@@ -681,11 +739,11 @@ func (x PoolEventKind) String() string {
 }
 
 func (PoolEventKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_tollgate_v1_admission_proto_enumTypes[9].Descriptor()
+	return file_tollgate_v1_admission_proto_enumTypes[10].Descriptor()
 }
 
 func (PoolEventKind) Type() protoreflect.EnumType {
-	return &file_tollgate_v1_admission_proto_enumTypes[9]
+	return &file_tollgate_v1_admission_proto_enumTypes[10]
 }
 
 func (x PoolEventKind) Number() protoreflect.EnumNumber {
@@ -694,7 +752,7 @@ func (x PoolEventKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PoolEventKind.Descriptor instead.
 func (PoolEventKind) EnumDescriptor() ([]byte, []int) {
-	return file_tollgate_v1_admission_proto_rawDescGZIP(), []int{9}
+	return file_tollgate_v1_admission_proto_rawDescGZIP(), []int{10}
 }
 
 // Asks for a slot.
@@ -3607,9 +3665,11 @@ type Task struct {
 	// The task is not dispatched after this time; absent if there is none.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	// Its last lease's token; 0 before the first.
-	FencingToken  uint64 `protobuf:"varint,7,opt,name=fencing_token,json=fencingToken,proto3" json:"fencing_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	FencingToken uint64 `protobuf:"varint,7,opt,name=fencing_token,json=fencingToken,proto3" json:"fencing_token,omitempty"`
+	// How the attempt of its last lease ended. RequeueTask keeps it.
+	LastAttemptEnd AttemptEnd `protobuf:"varint,8,opt,name=last_attempt_end,json=lastAttemptEnd,proto3,enum=tollgate.v1.AttemptEnd" json:"last_attempt_end,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
@@ -3689,6 +3749,13 @@ func (x *Task) GetFencingToken() uint64 {
 		return x.FencingToken
 	}
 	return 0
+}
+
+func (x *Task) GetLastAttemptEnd() AttemptEnd {
+	if x != nil {
+		return x.LastAttemptEnd
+	}
+	return AttemptEnd_ATTEMPT_END_UNSPECIFIED
 }
 
 // Asks for a pool's events.
@@ -4125,7 +4192,7 @@ const file_tollgate_v1_admission_proto_rawDesc = "" +
 	"_page_size\"d\n" +
 	"\x11ListTasksResponse\x12'\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x11.tollgate.v1.TaskR\x05tasks\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa5\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xe8\x02\n" +
 	"\x04Task\x12\x1b\n" +
 	"\tdevice_id\x18\x01 \x01(\tR\bdeviceId\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12,\n" +
@@ -4134,7 +4201,8 @@ const file_tollgate_v1_admission_proto_rawDesc = "" +
 	"\fenqueue_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\venqueueTime\x12;\n" +
 	"\vexpire_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\x12#\n" +
-	"\rfencing_token\x18\a \x01(\x04R\ffencingToken\"K\n" +
+	"\rfencing_token\x18\a \x01(\x04R\ffencingToken\x12A\n" +
+	"\x10last_attempt_end\x18\b \x01(\x0e2\x17.tollgate.v1.AttemptEndR\x0elastAttemptEnd\"K\n" +
 	"\x10WatchPoolRequest\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\tR\x04pool\x12\x19\n" +
 	"\x05after\x18\x02 \x01(\tH\x00R\x05after\x88\x01\x01B\b\n" +
@@ -4204,7 +4272,13 @@ const file_tollgate_v1_admission_proto_rawDesc = "" +
 	"\x18REQUEUE_VERDICT_NOT_DEAD\x10\x03\x12\x1b\n" +
 	"\x17REQUEUE_VERDICT_EXPIRED\x10\x04\x12\x18\n" +
 	"\x14REQUEUE_VERDICT_FULL\x10\x05\x12\x1b\n" +
-	"\x17REQUEUE_VERDICT_UNKNOWN\x10\x06*\x9d\x01\n" +
+	"\x17REQUEUE_VERDICT_UNKNOWN\x10\x06*s\n" +
+	"\n" +
+	"AttemptEnd\x12\x1b\n" +
+	"\x17ATTEMPT_END_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12ATTEMPT_END_FAILED\x10\x01\x12\x17\n" +
+	"\x13ATTEMPT_END_EXPIRED\x10\x02\x12\x17\n" +
+	"\x13ATTEMPT_END_EVICTED\x10\x03*\x9d\x01\n" +
 	"\tTaskState\x12\x1a\n" +
 	"\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11TASK_STATE_QUEUED\x10\x01\x12\x16\n" +
@@ -4262,7 +4336,7 @@ func file_tollgate_v1_admission_proto_rawDescGZIP() []byte {
 	return file_tollgate_v1_admission_proto_rawDescData
 }
 
-var file_tollgate_v1_admission_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
+var file_tollgate_v1_admission_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
 var file_tollgate_v1_admission_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_tollgate_v1_admission_proto_goTypes = []any{
 	(AdmitDecision)(0),            // 0: tollgate.v1.AdmitDecision
@@ -4273,155 +4347,157 @@ var file_tollgate_v1_admission_proto_goTypes = []any{
 	(EnqueueStatus)(0),            // 5: tollgate.v1.EnqueueStatus
 	(CancelVerdict)(0),            // 6: tollgate.v1.CancelVerdict
 	(RequeueVerdict)(0),           // 7: tollgate.v1.RequeueVerdict
-	(TaskState)(0),                // 8: tollgate.v1.TaskState
-	(PoolEventKind)(0),            // 9: tollgate.v1.PoolEventKind
-	(*AdmitTaskRequest)(nil),      // 10: tollgate.v1.AdmitTaskRequest
-	(*AdmitTaskResponse)(nil),     // 11: tollgate.v1.AdmitTaskResponse
-	(*AdmitTasksRequest)(nil),     // 12: tollgate.v1.AdmitTasksRequest
-	(*AdmitTasksResponse)(nil),    // 13: tollgate.v1.AdmitTasksResponse
-	(*AdmitTaskResult)(nil),       // 14: tollgate.v1.AdmitTaskResult
-	(*ItemError)(nil),             // 15: tollgate.v1.ItemError
-	(*ItemViolation)(nil),         // 16: tollgate.v1.ItemViolation
-	(*DispatchedTask)(nil),        // 17: tollgate.v1.DispatchedTask
-	(*Lease)(nil),                 // 18: tollgate.v1.Lease
-	(*Usage)(nil),                 // 19: tollgate.v1.Usage
-	(*CompleteTaskRequest)(nil),   // 20: tollgate.v1.CompleteTaskRequest
-	(*CompleteTaskResponse)(nil),  // 21: tollgate.v1.CompleteTaskResponse
-	(*CompleteTasksRequest)(nil),  // 22: tollgate.v1.CompleteTasksRequest
-	(*CompleteTasksResponse)(nil), // 23: tollgate.v1.CompleteTasksResponse
-	(*CompleteTaskResult)(nil),    // 24: tollgate.v1.CompleteTaskResult
-	(*RenewTaskRequest)(nil),      // 25: tollgate.v1.RenewTaskRequest
-	(*RenewTaskResponse)(nil),     // 26: tollgate.v1.RenewTaskResponse
-	(*RenewTasksRequest)(nil),     // 27: tollgate.v1.RenewTasksRequest
-	(*RenewTasksResponse)(nil),    // 28: tollgate.v1.RenewTasksResponse
-	(*RenewTaskResult)(nil),       // 29: tollgate.v1.RenewTaskResult
-	(*GetPoolRequest)(nil),        // 30: tollgate.v1.GetPoolRequest
-	(*GetPoolResponse)(nil),       // 31: tollgate.v1.GetPoolResponse
-	(*Pool)(nil),                  // 32: tollgate.v1.Pool
-	(*PoolConfig)(nil),            // 33: tollgate.v1.PoolConfig
-	(*ListPoolsRequest)(nil),      // 34: tollgate.v1.ListPoolsRequest
-	(*ListPoolsResponse)(nil),     // 35: tollgate.v1.ListPoolsResponse
-	(*ListLeasesRequest)(nil),     // 36: tollgate.v1.ListLeasesRequest
-	(*ListLeasesResponse)(nil),    // 37: tollgate.v1.ListLeasesResponse
-	(*ConfigurePoolRequest)(nil),  // 38: tollgate.v1.ConfigurePoolRequest
-	(*ConfigurePoolResponse)(nil), // 39: tollgate.v1.ConfigurePoolResponse
-	(*EvictTaskRequest)(nil),      // 40: tollgate.v1.EvictTaskRequest
-	(*EvictTaskResponse)(nil),     // 41: tollgate.v1.EvictTaskResponse
-	(*EnqueueTasksRequest)(nil),   // 42: tollgate.v1.EnqueueTasksRequest
-	(*QueuedTask)(nil),            // 43: tollgate.v1.QueuedTask
-	(*EnqueueTasksResponse)(nil),  // 44: tollgate.v1.EnqueueTasksResponse
-	(*EnqueueResult)(nil),         // 45: tollgate.v1.EnqueueResult
-	(*CancelTaskRequest)(nil),     // 46: tollgate.v1.CancelTaskRequest
-	(*CancelTaskResponse)(nil),    // 47: tollgate.v1.CancelTaskResponse
-	(*RequeueTaskRequest)(nil),    // 48: tollgate.v1.RequeueTaskRequest
-	(*RequeueTaskResponse)(nil),   // 49: tollgate.v1.RequeueTaskResponse
-	(*ListTasksRequest)(nil),      // 50: tollgate.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),     // 51: tollgate.v1.ListTasksResponse
-	(*Task)(nil),                  // 52: tollgate.v1.Task
-	(*WatchPoolRequest)(nil),      // 53: tollgate.v1.WatchPoolRequest
-	(*WatchPoolResponse)(nil),     // 54: tollgate.v1.WatchPoolResponse
-	(*PoolEvent)(nil),             // 55: tollgate.v1.PoolEvent
-	(*durationpb.Duration)(nil),   // 56: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 57: google.protobuf.Timestamp
+	(AttemptEnd)(0),               // 8: tollgate.v1.AttemptEnd
+	(TaskState)(0),                // 9: tollgate.v1.TaskState
+	(PoolEventKind)(0),            // 10: tollgate.v1.PoolEventKind
+	(*AdmitTaskRequest)(nil),      // 11: tollgate.v1.AdmitTaskRequest
+	(*AdmitTaskResponse)(nil),     // 12: tollgate.v1.AdmitTaskResponse
+	(*AdmitTasksRequest)(nil),     // 13: tollgate.v1.AdmitTasksRequest
+	(*AdmitTasksResponse)(nil),    // 14: tollgate.v1.AdmitTasksResponse
+	(*AdmitTaskResult)(nil),       // 15: tollgate.v1.AdmitTaskResult
+	(*ItemError)(nil),             // 16: tollgate.v1.ItemError
+	(*ItemViolation)(nil),         // 17: tollgate.v1.ItemViolation
+	(*DispatchedTask)(nil),        // 18: tollgate.v1.DispatchedTask
+	(*Lease)(nil),                 // 19: tollgate.v1.Lease
+	(*Usage)(nil),                 // 20: tollgate.v1.Usage
+	(*CompleteTaskRequest)(nil),   // 21: tollgate.v1.CompleteTaskRequest
+	(*CompleteTaskResponse)(nil),  // 22: tollgate.v1.CompleteTaskResponse
+	(*CompleteTasksRequest)(nil),  // 23: tollgate.v1.CompleteTasksRequest
+	(*CompleteTasksResponse)(nil), // 24: tollgate.v1.CompleteTasksResponse
+	(*CompleteTaskResult)(nil),    // 25: tollgate.v1.CompleteTaskResult
+	(*RenewTaskRequest)(nil),      // 26: tollgate.v1.RenewTaskRequest
+	(*RenewTaskResponse)(nil),     // 27: tollgate.v1.RenewTaskResponse
+	(*RenewTasksRequest)(nil),     // 28: tollgate.v1.RenewTasksRequest
+	(*RenewTasksResponse)(nil),    // 29: tollgate.v1.RenewTasksResponse
+	(*RenewTaskResult)(nil),       // 30: tollgate.v1.RenewTaskResult
+	(*GetPoolRequest)(nil),        // 31: tollgate.v1.GetPoolRequest
+	(*GetPoolResponse)(nil),       // 32: tollgate.v1.GetPoolResponse
+	(*Pool)(nil),                  // 33: tollgate.v1.Pool
+	(*PoolConfig)(nil),            // 34: tollgate.v1.PoolConfig
+	(*ListPoolsRequest)(nil),      // 35: tollgate.v1.ListPoolsRequest
+	(*ListPoolsResponse)(nil),     // 36: tollgate.v1.ListPoolsResponse
+	(*ListLeasesRequest)(nil),     // 37: tollgate.v1.ListLeasesRequest
+	(*ListLeasesResponse)(nil),    // 38: tollgate.v1.ListLeasesResponse
+	(*ConfigurePoolRequest)(nil),  // 39: tollgate.v1.ConfigurePoolRequest
+	(*ConfigurePoolResponse)(nil), // 40: tollgate.v1.ConfigurePoolResponse
+	(*EvictTaskRequest)(nil),      // 41: tollgate.v1.EvictTaskRequest
+	(*EvictTaskResponse)(nil),     // 42: tollgate.v1.EvictTaskResponse
+	(*EnqueueTasksRequest)(nil),   // 43: tollgate.v1.EnqueueTasksRequest
+	(*QueuedTask)(nil),            // 44: tollgate.v1.QueuedTask
+	(*EnqueueTasksResponse)(nil),  // 45: tollgate.v1.EnqueueTasksResponse
+	(*EnqueueResult)(nil),         // 46: tollgate.v1.EnqueueResult
+	(*CancelTaskRequest)(nil),     // 47: tollgate.v1.CancelTaskRequest
+	(*CancelTaskResponse)(nil),    // 48: tollgate.v1.CancelTaskResponse
+	(*RequeueTaskRequest)(nil),    // 49: tollgate.v1.RequeueTaskRequest
+	(*RequeueTaskResponse)(nil),   // 50: tollgate.v1.RequeueTaskResponse
+	(*ListTasksRequest)(nil),      // 51: tollgate.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),     // 52: tollgate.v1.ListTasksResponse
+	(*Task)(nil),                  // 53: tollgate.v1.Task
+	(*WatchPoolRequest)(nil),      // 54: tollgate.v1.WatchPoolRequest
+	(*WatchPoolResponse)(nil),     // 55: tollgate.v1.WatchPoolResponse
+	(*PoolEvent)(nil),             // 56: tollgate.v1.PoolEvent
+	(*durationpb.Duration)(nil),   // 57: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 58: google.protobuf.Timestamp
 }
 var file_tollgate_v1_admission_proto_depIdxs = []int32{
-	56, // 0: tollgate.v1.AdmitTaskRequest.lease_duration:type_name -> google.protobuf.Duration
-	56, // 1: tollgate.v1.AdmitTaskRequest.max_wait:type_name -> google.protobuf.Duration
+	57, // 0: tollgate.v1.AdmitTaskRequest.lease_duration:type_name -> google.protobuf.Duration
+	57, // 1: tollgate.v1.AdmitTaskRequest.max_wait:type_name -> google.protobuf.Duration
 	0,  // 2: tollgate.v1.AdmitTaskResponse.decision:type_name -> tollgate.v1.AdmitDecision
-	18, // 3: tollgate.v1.AdmitTaskResponse.lease:type_name -> tollgate.v1.Lease
-	19, // 4: tollgate.v1.AdmitTaskResponse.usage:type_name -> tollgate.v1.Usage
-	56, // 5: tollgate.v1.AdmitTaskResponse.retry_after:type_name -> google.protobuf.Duration
-	17, // 6: tollgate.v1.AdmitTaskResponse.task:type_name -> tollgate.v1.DispatchedTask
-	10, // 7: tollgate.v1.AdmitTasksRequest.requests:type_name -> tollgate.v1.AdmitTaskRequest
-	14, // 8: tollgate.v1.AdmitTasksResponse.results:type_name -> tollgate.v1.AdmitTaskResult
-	11, // 9: tollgate.v1.AdmitTaskResult.response:type_name -> tollgate.v1.AdmitTaskResponse
-	15, // 10: tollgate.v1.AdmitTaskResult.error:type_name -> tollgate.v1.ItemError
-	16, // 11: tollgate.v1.ItemError.violations:type_name -> tollgate.v1.ItemViolation
-	56, // 12: tollgate.v1.ItemError.retry_after:type_name -> google.protobuf.Duration
-	57, // 13: tollgate.v1.Lease.grant_time:type_name -> google.protobuf.Timestamp
-	57, // 14: tollgate.v1.Lease.expire_time:type_name -> google.protobuf.Timestamp
-	56, // 15: tollgate.v1.Lease.expires_in:type_name -> google.protobuf.Duration
+	19, // 3: tollgate.v1.AdmitTaskResponse.lease:type_name -> tollgate.v1.Lease
+	20, // 4: tollgate.v1.AdmitTaskResponse.usage:type_name -> tollgate.v1.Usage
+	57, // 5: tollgate.v1.AdmitTaskResponse.retry_after:type_name -> google.protobuf.Duration
+	18, // 6: tollgate.v1.AdmitTaskResponse.task:type_name -> tollgate.v1.DispatchedTask
+	11, // 7: tollgate.v1.AdmitTasksRequest.requests:type_name -> tollgate.v1.AdmitTaskRequest
+	15, // 8: tollgate.v1.AdmitTasksResponse.results:type_name -> tollgate.v1.AdmitTaskResult
+	12, // 9: tollgate.v1.AdmitTaskResult.response:type_name -> tollgate.v1.AdmitTaskResponse
+	16, // 10: tollgate.v1.AdmitTaskResult.error:type_name -> tollgate.v1.ItemError
+	17, // 11: tollgate.v1.ItemError.violations:type_name -> tollgate.v1.ItemViolation
+	57, // 12: tollgate.v1.ItemError.retry_after:type_name -> google.protobuf.Duration
+	58, // 13: tollgate.v1.Lease.grant_time:type_name -> google.protobuf.Timestamp
+	58, // 14: tollgate.v1.Lease.expire_time:type_name -> google.protobuf.Timestamp
+	57, // 15: tollgate.v1.Lease.expires_in:type_name -> google.protobuf.Duration
 	1,  // 16: tollgate.v1.CompleteTaskRequest.outcome:type_name -> tollgate.v1.Outcome
 	2,  // 17: tollgate.v1.CompleteTaskResponse.verdict:type_name -> tollgate.v1.CompleteVerdict
-	19, // 18: tollgate.v1.CompleteTaskResponse.usage:type_name -> tollgate.v1.Usage
-	20, // 19: tollgate.v1.CompleteTasksRequest.requests:type_name -> tollgate.v1.CompleteTaskRequest
-	24, // 20: tollgate.v1.CompleteTasksResponse.results:type_name -> tollgate.v1.CompleteTaskResult
-	21, // 21: tollgate.v1.CompleteTaskResult.response:type_name -> tollgate.v1.CompleteTaskResponse
-	15, // 22: tollgate.v1.CompleteTaskResult.error:type_name -> tollgate.v1.ItemError
-	56, // 23: tollgate.v1.RenewTaskRequest.lease_duration:type_name -> google.protobuf.Duration
+	20, // 18: tollgate.v1.CompleteTaskResponse.usage:type_name -> tollgate.v1.Usage
+	21, // 19: tollgate.v1.CompleteTasksRequest.requests:type_name -> tollgate.v1.CompleteTaskRequest
+	25, // 20: tollgate.v1.CompleteTasksResponse.results:type_name -> tollgate.v1.CompleteTaskResult
+	22, // 21: tollgate.v1.CompleteTaskResult.response:type_name -> tollgate.v1.CompleteTaskResponse
+	16, // 22: tollgate.v1.CompleteTaskResult.error:type_name -> tollgate.v1.ItemError
+	57, // 23: tollgate.v1.RenewTaskRequest.lease_duration:type_name -> google.protobuf.Duration
 	3,  // 24: tollgate.v1.RenewTaskResponse.verdict:type_name -> tollgate.v1.RenewVerdict
-	18, // 25: tollgate.v1.RenewTaskResponse.lease:type_name -> tollgate.v1.Lease
-	25, // 26: tollgate.v1.RenewTasksRequest.requests:type_name -> tollgate.v1.RenewTaskRequest
-	29, // 27: tollgate.v1.RenewTasksResponse.results:type_name -> tollgate.v1.RenewTaskResult
-	26, // 28: tollgate.v1.RenewTaskResult.response:type_name -> tollgate.v1.RenewTaskResponse
-	15, // 29: tollgate.v1.RenewTaskResult.error:type_name -> tollgate.v1.ItemError
-	32, // 30: tollgate.v1.GetPoolResponse.pool:type_name -> tollgate.v1.Pool
-	33, // 31: tollgate.v1.Pool.config:type_name -> tollgate.v1.PoolConfig
-	19, // 32: tollgate.v1.Pool.usage:type_name -> tollgate.v1.Usage
-	57, // 33: tollgate.v1.Pool.oldest_grant_time:type_name -> google.protobuf.Timestamp
-	57, // 34: tollgate.v1.Pool.next_expire_time:type_name -> google.protobuf.Timestamp
-	57, // 35: tollgate.v1.Pool.hold_end_time:type_name -> google.protobuf.Timestamp
-	56, // 36: tollgate.v1.PoolConfig.lease_duration:type_name -> google.protobuf.Duration
-	56, // 37: tollgate.v1.PoolConfig.expiry_grace:type_name -> google.protobuf.Duration
-	56, // 38: tollgate.v1.PoolConfig.retention:type_name -> google.protobuf.Duration
-	32, // 39: tollgate.v1.ListPoolsResponse.pools:type_name -> tollgate.v1.Pool
-	18, // 40: tollgate.v1.ListLeasesResponse.leases:type_name -> tollgate.v1.Lease
-	56, // 41: tollgate.v1.ConfigurePoolRequest.lease_duration:type_name -> google.protobuf.Duration
-	56, // 42: tollgate.v1.ConfigurePoolRequest.expiry_grace:type_name -> google.protobuf.Duration
-	32, // 43: tollgate.v1.ConfigurePoolResponse.pool:type_name -> tollgate.v1.Pool
+	19, // 25: tollgate.v1.RenewTaskResponse.lease:type_name -> tollgate.v1.Lease
+	26, // 26: tollgate.v1.RenewTasksRequest.requests:type_name -> tollgate.v1.RenewTaskRequest
+	30, // 27: tollgate.v1.RenewTasksResponse.results:type_name -> tollgate.v1.RenewTaskResult
+	27, // 28: tollgate.v1.RenewTaskResult.response:type_name -> tollgate.v1.RenewTaskResponse
+	16, // 29: tollgate.v1.RenewTaskResult.error:type_name -> tollgate.v1.ItemError
+	33, // 30: tollgate.v1.GetPoolResponse.pool:type_name -> tollgate.v1.Pool
+	34, // 31: tollgate.v1.Pool.config:type_name -> tollgate.v1.PoolConfig
+	20, // 32: tollgate.v1.Pool.usage:type_name -> tollgate.v1.Usage
+	58, // 33: tollgate.v1.Pool.oldest_grant_time:type_name -> google.protobuf.Timestamp
+	58, // 34: tollgate.v1.Pool.next_expire_time:type_name -> google.protobuf.Timestamp
+	58, // 35: tollgate.v1.Pool.hold_end_time:type_name -> google.protobuf.Timestamp
+	57, // 36: tollgate.v1.PoolConfig.lease_duration:type_name -> google.protobuf.Duration
+	57, // 37: tollgate.v1.PoolConfig.expiry_grace:type_name -> google.protobuf.Duration
+	57, // 38: tollgate.v1.PoolConfig.retention:type_name -> google.protobuf.Duration
+	33, // 39: tollgate.v1.ListPoolsResponse.pools:type_name -> tollgate.v1.Pool
+	19, // 40: tollgate.v1.ListLeasesResponse.leases:type_name -> tollgate.v1.Lease
+	57, // 41: tollgate.v1.ConfigurePoolRequest.lease_duration:type_name -> google.protobuf.Duration
+	57, // 42: tollgate.v1.ConfigurePoolRequest.expiry_grace:type_name -> google.protobuf.Duration
+	33, // 43: tollgate.v1.ConfigurePoolResponse.pool:type_name -> tollgate.v1.Pool
 	4,  // 44: tollgate.v1.EvictTaskResponse.verdict:type_name -> tollgate.v1.EvictVerdict
-	43, // 45: tollgate.v1.EnqueueTasksRequest.tasks:type_name -> tollgate.v1.QueuedTask
-	57, // 46: tollgate.v1.QueuedTask.expire_time:type_name -> google.protobuf.Timestamp
-	45, // 47: tollgate.v1.EnqueueTasksResponse.results:type_name -> tollgate.v1.EnqueueResult
+	44, // 45: tollgate.v1.EnqueueTasksRequest.tasks:type_name -> tollgate.v1.QueuedTask
+	58, // 46: tollgate.v1.QueuedTask.expire_time:type_name -> google.protobuf.Timestamp
+	46, // 47: tollgate.v1.EnqueueTasksResponse.results:type_name -> tollgate.v1.EnqueueResult
 	5,  // 48: tollgate.v1.EnqueueResult.status:type_name -> tollgate.v1.EnqueueStatus
 	6,  // 49: tollgate.v1.CancelTaskResponse.verdict:type_name -> tollgate.v1.CancelVerdict
 	7,  // 50: tollgate.v1.RequeueTaskResponse.verdict:type_name -> tollgate.v1.RequeueVerdict
-	8,  // 51: tollgate.v1.ListTasksRequest.state:type_name -> tollgate.v1.TaskState
-	52, // 52: tollgate.v1.ListTasksResponse.tasks:type_name -> tollgate.v1.Task
-	8,  // 53: tollgate.v1.Task.state:type_name -> tollgate.v1.TaskState
-	57, // 54: tollgate.v1.Task.enqueue_time:type_name -> google.protobuf.Timestamp
-	57, // 55: tollgate.v1.Task.expire_time:type_name -> google.protobuf.Timestamp
-	55, // 56: tollgate.v1.WatchPoolResponse.event:type_name -> tollgate.v1.PoolEvent
-	9,  // 57: tollgate.v1.PoolEvent.kind:type_name -> tollgate.v1.PoolEventKind
-	1,  // 58: tollgate.v1.PoolEvent.outcome:type_name -> tollgate.v1.Outcome
-	57, // 59: tollgate.v1.PoolEvent.event_time:type_name -> google.protobuf.Timestamp
-	10, // 60: tollgate.v1.AdmissionService.AdmitTask:input_type -> tollgate.v1.AdmitTaskRequest
-	20, // 61: tollgate.v1.AdmissionService.CompleteTask:input_type -> tollgate.v1.CompleteTaskRequest
-	25, // 62: tollgate.v1.AdmissionService.RenewTask:input_type -> tollgate.v1.RenewTaskRequest
-	12, // 63: tollgate.v1.AdmissionService.AdmitTasks:input_type -> tollgate.v1.AdmitTasksRequest
-	22, // 64: tollgate.v1.AdmissionService.CompleteTasks:input_type -> tollgate.v1.CompleteTasksRequest
-	27, // 65: tollgate.v1.AdmissionService.RenewTasks:input_type -> tollgate.v1.RenewTasksRequest
-	30, // 66: tollgate.v1.AdmissionService.GetPool:input_type -> tollgate.v1.GetPoolRequest
-	34, // 67: tollgate.v1.AdmissionService.ListPools:input_type -> tollgate.v1.ListPoolsRequest
-	36, // 68: tollgate.v1.AdmissionService.ListLeases:input_type -> tollgate.v1.ListLeasesRequest
-	38, // 69: tollgate.v1.AdmissionService.ConfigurePool:input_type -> tollgate.v1.ConfigurePoolRequest
-	40, // 70: tollgate.v1.AdmissionService.EvictTask:input_type -> tollgate.v1.EvictTaskRequest
-	42, // 71: tollgate.v1.AdmissionService.EnqueueTasks:input_type -> tollgate.v1.EnqueueTasksRequest
-	46, // 72: tollgate.v1.AdmissionService.CancelTask:input_type -> tollgate.v1.CancelTaskRequest
-	48, // 73: tollgate.v1.AdmissionService.RequeueTask:input_type -> tollgate.v1.RequeueTaskRequest
-	50, // 74: tollgate.v1.AdmissionService.ListTasks:input_type -> tollgate.v1.ListTasksRequest
-	53, // 75: tollgate.v1.AdmissionService.WatchPool:input_type -> tollgate.v1.WatchPoolRequest
-	11, // 76: tollgate.v1.AdmissionService.AdmitTask:output_type -> tollgate.v1.AdmitTaskResponse
-	21, // 77: tollgate.v1.AdmissionService.CompleteTask:output_type -> tollgate.v1.CompleteTaskResponse
-	26, // 78: tollgate.v1.AdmissionService.RenewTask:output_type -> tollgate.v1.RenewTaskResponse
-	13, // 79: tollgate.v1.AdmissionService.AdmitTasks:output_type -> tollgate.v1.AdmitTasksResponse
-	23, // 80: tollgate.v1.AdmissionService.CompleteTasks:output_type -> tollgate.v1.CompleteTasksResponse
-	28, // 81: tollgate.v1.AdmissionService.RenewTasks:output_type -> tollgate.v1.RenewTasksResponse
-	31, // 82: tollgate.v1.AdmissionService.GetPool:output_type -> tollgate.v1.GetPoolResponse
-	35, // 83: tollgate.v1.AdmissionService.ListPools:output_type -> tollgate.v1.ListPoolsResponse
-	37, // 84: tollgate.v1.AdmissionService.ListLeases:output_type -> tollgate.v1.ListLeasesResponse
-	39, // 85: tollgate.v1.AdmissionService.ConfigurePool:output_type -> tollgate.v1.ConfigurePoolResponse
-	41, // 86: tollgate.v1.AdmissionService.EvictTask:output_type -> tollgate.v1.EvictTaskResponse
-	44, // 87: tollgate.v1.AdmissionService.EnqueueTasks:output_type -> tollgate.v1.EnqueueTasksResponse
-	47, // 88: tollgate.v1.AdmissionService.CancelTask:output_type -> tollgate.v1.CancelTaskResponse
-	49, // 89: tollgate.v1.AdmissionService.RequeueTask:output_type -> tollgate.v1.RequeueTaskResponse
-	51, // 90: tollgate.v1.AdmissionService.ListTasks:output_type -> tollgate.v1.ListTasksResponse
-	54, // 91: tollgate.v1.AdmissionService.WatchPool:output_type -> tollgate.v1.WatchPoolResponse
-	76, // [76:92] is the sub-list for method output_type
-	60, // [60:76] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	9,  // 51: tollgate.v1.ListTasksRequest.state:type_name -> tollgate.v1.TaskState
+	53, // 52: tollgate.v1.ListTasksResponse.tasks:type_name -> tollgate.v1.Task
+	9,  // 53: tollgate.v1.Task.state:type_name -> tollgate.v1.TaskState
+	58, // 54: tollgate.v1.Task.enqueue_time:type_name -> google.protobuf.Timestamp
+	58, // 55: tollgate.v1.Task.expire_time:type_name -> google.protobuf.Timestamp
+	8,  // 56: tollgate.v1.Task.last_attempt_end:type_name -> tollgate.v1.AttemptEnd
+	56, // 57: tollgate.v1.WatchPoolResponse.event:type_name -> tollgate.v1.PoolEvent
+	10, // 58: tollgate.v1.PoolEvent.kind:type_name -> tollgate.v1.PoolEventKind
+	1,  // 59: tollgate.v1.PoolEvent.outcome:type_name -> tollgate.v1.Outcome
+	58, // 60: tollgate.v1.PoolEvent.event_time:type_name -> google.protobuf.Timestamp
+	11, // 61: tollgate.v1.AdmissionService.AdmitTask:input_type -> tollgate.v1.AdmitTaskRequest
+	21, // 62: tollgate.v1.AdmissionService.CompleteTask:input_type -> tollgate.v1.CompleteTaskRequest
+	26, // 63: tollgate.v1.AdmissionService.RenewTask:input_type -> tollgate.v1.RenewTaskRequest
+	13, // 64: tollgate.v1.AdmissionService.AdmitTasks:input_type -> tollgate.v1.AdmitTasksRequest
+	23, // 65: tollgate.v1.AdmissionService.CompleteTasks:input_type -> tollgate.v1.CompleteTasksRequest
+	28, // 66: tollgate.v1.AdmissionService.RenewTasks:input_type -> tollgate.v1.RenewTasksRequest
+	31, // 67: tollgate.v1.AdmissionService.GetPool:input_type -> tollgate.v1.GetPoolRequest
+	35, // 68: tollgate.v1.AdmissionService.ListPools:input_type -> tollgate.v1.ListPoolsRequest
+	37, // 69: tollgate.v1.AdmissionService.ListLeases:input_type -> tollgate.v1.ListLeasesRequest
+	39, // 70: tollgate.v1.AdmissionService.ConfigurePool:input_type -> tollgate.v1.ConfigurePoolRequest
+	41, // 71: tollgate.v1.AdmissionService.EvictTask:input_type -> tollgate.v1.EvictTaskRequest
+	43, // 72: tollgate.v1.AdmissionService.EnqueueTasks:input_type -> tollgate.v1.EnqueueTasksRequest
+	47, // 73: tollgate.v1.AdmissionService.CancelTask:input_type -> tollgate.v1.CancelTaskRequest
+	49, // 74: tollgate.v1.AdmissionService.RequeueTask:input_type -> tollgate.v1.RequeueTaskRequest
+	51, // 75: tollgate.v1.AdmissionService.ListTasks:input_type -> tollgate.v1.ListTasksRequest
+	54, // 76: tollgate.v1.AdmissionService.WatchPool:input_type -> tollgate.v1.WatchPoolRequest
+	12, // 77: tollgate.v1.AdmissionService.AdmitTask:output_type -> tollgate.v1.AdmitTaskResponse
+	22, // 78: tollgate.v1.AdmissionService.CompleteTask:output_type -> tollgate.v1.CompleteTaskResponse
+	27, // 79: tollgate.v1.AdmissionService.RenewTask:output_type -> tollgate.v1.RenewTaskResponse
+	14, // 80: tollgate.v1.AdmissionService.AdmitTasks:output_type -> tollgate.v1.AdmitTasksResponse
+	24, // 81: tollgate.v1.AdmissionService.CompleteTasks:output_type -> tollgate.v1.CompleteTasksResponse
+	29, // 82: tollgate.v1.AdmissionService.RenewTasks:output_type -> tollgate.v1.RenewTasksResponse
+	32, // 83: tollgate.v1.AdmissionService.GetPool:output_type -> tollgate.v1.GetPoolResponse
+	36, // 84: tollgate.v1.AdmissionService.ListPools:output_type -> tollgate.v1.ListPoolsResponse
+	38, // 85: tollgate.v1.AdmissionService.ListLeases:output_type -> tollgate.v1.ListLeasesResponse
+	40, // 86: tollgate.v1.AdmissionService.ConfigurePool:output_type -> tollgate.v1.ConfigurePoolResponse
+	42, // 87: tollgate.v1.AdmissionService.EvictTask:output_type -> tollgate.v1.EvictTaskResponse
+	45, // 88: tollgate.v1.AdmissionService.EnqueueTasks:output_type -> tollgate.v1.EnqueueTasksResponse
+	48, // 89: tollgate.v1.AdmissionService.CancelTask:output_type -> tollgate.v1.CancelTaskResponse
+	50, // 90: tollgate.v1.AdmissionService.RequeueTask:output_type -> tollgate.v1.RequeueTaskResponse
+	52, // 91: tollgate.v1.AdmissionService.ListTasks:output_type -> tollgate.v1.ListTasksResponse
+	55, // 92: tollgate.v1.AdmissionService.WatchPool:output_type -> tollgate.v1.WatchPoolResponse
+	77, // [77:93] is the sub-list for method output_type
+	61, // [61:77] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_tollgate_v1_admission_proto_init() }
@@ -4456,7 +4532,7 @@ func file_tollgate_v1_admission_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tollgate_v1_admission_proto_rawDesc), len(file_tollgate_v1_admission_proto_rawDesc)),
-			NumEnums:      10,
+			NumEnums:      11,
 			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   1,

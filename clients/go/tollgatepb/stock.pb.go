@@ -1153,7 +1153,9 @@ func (x *GetStockRequest) GetSku() string {
 type GetStockResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stock.
-	Stock         *Stock `protobuf:"bytes,1,opt,name=stock,proto3" json:"stock,omitempty"`
+	Stock *Stock `protobuf:"bytes,1,opt,name=stock,proto3" json:"stock,omitempty"`
+	// Number of reservations that are held; `reserved` is the sum of their quantities.
+	Holds         uint64 `protobuf:"varint,2,opt,name=holds,proto3" json:"holds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1193,6 +1195,13 @@ func (x *GetStockResponse) GetStock() *Stock {
 		return x.Stock
 	}
 	return nil
+}
+
+func (x *GetStockResponse) GetHolds() uint64 {
+	if x != nil {
+		return x.Holds
+	}
+	return 0
 }
 
 // Asks for a page of the stock.
@@ -1396,9 +1405,10 @@ const file_tollgate_v1_stock_proto_rawDesc = "" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x1a.tollgate.v1.CancelOutcomeR\aoutcome\x12(\n" +
 	"\x05stock\x18\x02 \x01(\v2\x12.tollgate.v1.StockR\x05stock\"#\n" +
 	"\x0fGetStockRequest\x12\x10\n" +
-	"\x03sku\x18\x01 \x01(\tR\x03sku\"<\n" +
+	"\x03sku\x18\x01 \x01(\tR\x03sku\"R\n" +
 	"\x10GetStockResponse\x12(\n" +
-	"\x05stock\x18\x01 \x01(\v2\x12.tollgate.v1.StockR\x05stock\"y\n" +
+	"\x05stock\x18\x01 \x01(\v2\x12.tollgate.v1.StockR\x05stock\x12\x14\n" +
+	"\x05holds\x18\x02 \x01(\x04R\x05holds\"y\n" +
 	"\x10ListStockRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12 \n" +
 	"\tpage_size\x18\x02 \x01(\rH\x00R\bpageSize\x88\x01\x01\x12\x1d\n" +

@@ -9,6 +9,7 @@ from tests.fake import FakeServer
 from tests.server import Server
 from tollgate import (
     AlreadyCompleted,
+    AttemptEnd,
     CancelVerdict,
     CompleteVerdict,
     EnqueueStatus,
@@ -88,7 +89,8 @@ async def test_a_dead_task_is_queued_again(any_connection: Connection, name: str
     permit = await pool.poll("d")
     assert isinstance(permit, Permit)
     await permit.complete(Outcome.FAILED)
-    assert [task.task async for task in pool.tasks(TaskState.DEAD)] == ["t"]
+    dead = [(task.task, task.last_attempt_end) async for task in pool.tasks(TaskState.DEAD)]
+    assert dead == [("t", AttemptEnd.FAILED)]
     assert await pool.requeue("d", "t") is RequeueVerdict.REQUEUED
     again = await pool.poll("d")
     assert isinstance(again, Permit)

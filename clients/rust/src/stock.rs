@@ -97,10 +97,11 @@ impl Connection {
         }
     }
 
-    /// Returns the stock of a sku.
-    pub async fn get_stock(&self, sku: &str) -> Result<Stock, Error> {
+    /// Returns the stock of a sku, and the number of reservations that are held.
+    pub async fn get_stock(&self, sku: &str) -> Result<(Stock, u64), Error> {
         let message = pb::GetStockRequest { sku: sku.to_owned() };
-        checked(self.call(message).await?.stock)
+        let response = self.call(message).await?;
+        Ok((checked(response.stock)?, response.holds))
     }
 }
 

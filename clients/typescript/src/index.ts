@@ -34,6 +34,7 @@ export {
   type TaskName,
 } from "./permit.js";
 export {
+  type AttemptEnd,
   type CancelVerdict,
   type EnqueueStatus,
   type EvictVerdict,

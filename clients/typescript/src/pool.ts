@@ -13,11 +13,13 @@ import { badField } from "./core/errors.js";
 import type { CallOptions } from "./core/options.js";
 import {
   AdmissionService,
+  AttemptEnd as AttemptEndNumber,
   CancelVerdict as CancelVerdictNumber,
   EnqueueStatus as EnqueueStatusNumber,
   EvictVerdict as EvictVerdictNumber,
   type Pool as PoolMessage,
   RequeueVerdict as RequeueVerdictNumber,
+  type Task as TaskMessage,
   TaskState as TaskStateNumber,
 } from "./gen/tollgate/v1/admission_pb.js";
 import {
@@ -42,6 +44,9 @@ export type CancelVerdict = NameOf<typeof CancelVerdictNumber>;
 export type RequeueVerdict = NameOf<typeof RequeueVerdictNumber>;
 /** State of a task that was queued. */
 export type TaskState = NameOf<typeof TaskStateNumber>;
+
+/** How an attempt of a queued task ended without success. */
+export type AttemptEnd = NameOf<typeof AttemptEndNumber>;
 
 /** A task to queue. */
 export interface NewTask {
@@ -105,6 +110,8 @@ export interface TaskInfo {
   readonly state: TaskState;
   /** Number of dispatches. */
   readonly attempt: number;
+  /** How the attempt of its last lease ended; undefined before the first, and while it holds a slot. */
+  readonly lastAttemptEnd: AttemptEnd | undefined;
   readonly enqueueTime: Date | undefined;
   readonly expireTime: Date | undefined;
 }
@@ -270,10 +277,7 @@ export class Pool {
       const number = state === undefined ? TaskStateNumber.UNSPECIFIED : TaskStateNumber[state];
       const request = { pool: this.name, state: number, pageSize: 1000, pageToken };
       const { message } = await this.#core.caller.call(AdmissionService.method.listTasks, request, options);
-      for (const { deviceId, taskId, state: found, attempt, enqueueTime, expireTime } of message.tasks) {
-        const times = { enqueueTime: date(enqueueTime), expireTime: date(expireTime) };
-        yield { device: deviceId, task: taskId, state: nameOf(TaskStateNumber, found), attempt, ...times };
-      }
+      for (const task of message.tasks) yield taskInfo(task);
       pageToken = message.nextPageToken;
     } while (pageToken !== "");
   }
@@ -282,6 +286,20 @@ export class Pool {
   watch(options: WatchOptions = {}): AsyncGenerator<PoolEvent, void, undefined> {
     return watchPool(this.#core.caller, this.name, options);
   }
+}
+
+/** Reads a task. */
+function taskInfo(task: TaskMessage): TaskInfo {
+  const end = nameOf(AttemptEndNumber, task.lastAttemptEnd) as AttemptEnd | "UNSPECIFIED";
+  return {
+    device: task.deviceId,
+    task: task.taskId,
+    state: nameOf(TaskStateNumber, task.state),
+    attempt: task.attempt,
+    lastAttemptEnd: end === "UNSPECIFIED" ? undefined : end,
+    enqueueTime: date(task.enqueueTime),
+    expireTime: date(task.expireTime),
+  };
 }
 
 /** Reads a pool. */

@@ -97,6 +97,8 @@ onBothEngines({
       ],
     );
     assert.equal(await permit.complete({ outcome: "FAILED" }), "COMPLETED");
+    const ends = (await take(10, pool.tasks())).map(({ lastAttemptEnd }) => lastAttemptEnd);
+    assert.deepEqual(ends, ["FAILED", undefined]);
     const second = await pool.poll("d");
     assert.equal(second.outcome, "ADMITTED");
     assert.deepEqual([second.permit.task, second.permit.attempt], ["t1", 2]);

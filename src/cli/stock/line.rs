@@ -19,6 +19,12 @@ pub(super) fn line(decided: &str, sku: &str, stock: &Stock) -> String {
     )
 }
 
+/// Formats the stock of `sku` and its number of holds.
+pub(super) fn with_holds(sku: &str, stock: &Stock, holds: u64) -> String {
+    let unit = if holds == 1 { "hold" } else { "holds" };
+    format!("{}, {holds} {unit}", line("", sku, stock))
+}
+
 pub(super) fn reserved(answer: &ReserveStockResponse) -> String {
     let made = answer.reservation.clone().unwrap_or_default();
     let Reservation { quantity, expire_time, .. } = made;
@@ -87,7 +93,10 @@ mod tests {
             "RESERVED  2 until 2025-11-21T08:00:00Z  tv: 50 on hand, 48 available, 2 reserved, 7 \
              sold"
         );
-        assert_eq!(line("", "tv", &stock), "tv: 50 on hand, 48 available, 2 reserved, 7 sold");
+        let text = "tv: 50 on hand, 48 available, 2 reserved, 7 sold";
+        assert_eq!(line("", "tv", &stock), text);
+        assert_eq!(with_holds("tv", &stock, 1), format!("{text}, 1 hold"));
+        assert_eq!(with_holds("tv", &stock, 2), format!("{text}, 2 holds"));
         answer.set_outcome(ReserveOutcome::Short);
         assert_eq!(reserved(&answer), "SHORT");
         answer.retry_after = Some(time::wire(Duration::from_millis(1)));

@@ -94,9 +94,11 @@ async fn call(
             (word, done, stock, output.json("CancelReservationResponse", &answer))
         }
         StockVerb::Get { .. } => {
-            let stock = connection.get_stock(sku).await?;
-            let answer = pb::GetStockResponse { stock: Some(stock.clone()) };
-            (String::new(), true, stock, output.json("GetStockResponse", &answer))
+            let (stock, holds) = connection.get_stock(sku).await?;
+            let answer = pb::GetStockResponse { stock: Some(stock.clone()), holds };
+            let json = output.json("GetStockResponse", &answer);
+            let text = json.unwrap_or_else(|| line::with_holds(sku, &stock, holds));
+            return Ok(StockAnswer { text, done: true });
         }
     };
     Ok(StockAnswer { text: json.unwrap_or_else(|| line::line(&word, sku, &stock)), done })

@@ -12,7 +12,7 @@ use std::{
 
 use tollgate_client::{
     Connection, EnqueueStatus, Error, QueuedTask,
-    pb::{CancelVerdict, RequeueVerdict, Task},
+    pb::{AttemptEnd, CancelVerdict, RequeueVerdict, Task},
 };
 
 pub use options::{HELP, QueueFlags, TaskIdFlags, TaskOptions, TaskStateName, TaskVerb};
@@ -59,18 +59,25 @@ pub async fn run(options: &TaskOptions) -> Result<ExitCode, ClientError> {
     Ok(ExitCode::from(code))
 }
 
-const COLUMNS: [Column; 7] = [
+const COLUMNS: [Column; 8] = [
     Column::Text("DEVICE"),
     Column::Text("TASK"),
     Column::Text("STATE"),
     Column::Number("ATTEMPT"),
+    Column::Text("LAST ATTEMPT"),
     Column::Number("QUEUED FOR"),
     Column::Number("EXPIRES IN"),
     Column::Number("TOKEN"),
 ];
 
-fn row(task: &Task) -> [String; 7] {
+fn row(task: &Task) -> [String; 8] {
     let state = task.state().as_str_name().trim_start_matches("TASK_STATE_").to_lowercase();
+    let last_attempt = match task.last_attempt_end() {
+        AttemptEnd::Unspecified => "-",
+        AttemptEnd::Failed => "failed",
+        AttemptEnd::Expired => "expired",
+        AttemptEnd::Evicted => "evicted",
+    };
     let token = match task.fencing_token {
         0 => "-".to_owned(),
         token => token.to_string(),
@@ -80,6 +87,7 @@ fn row(task: &Task) -> [String; 7] {
         task.task_id.clone(),
         state,
         task.attempt.to_string(),
+        last_attempt.to_owned(),
         since(task.enqueue_time),
         until(task.expire_time),
         token,

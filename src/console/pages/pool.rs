@@ -2,9 +2,10 @@
 
 use askama::Template;
 use tollgate_client::pb::{
-    CancelTaskRequest, CancelVerdict, ConfigurePoolRequest, EvictTaskRequest, EvictVerdict,
-    GetPoolRequest, Lease, ListLeasesRequest, ListTasksRequest, Pool, RequeueTaskRequest,
-    RequeueVerdict, Task, TaskState, admission_service_client::AdmissionServiceClient,
+    AttemptEnd, CancelTaskRequest, CancelVerdict, ConfigurePoolRequest, EvictTaskRequest,
+    EvictVerdict, GetPoolRequest, Lease, ListLeasesRequest, ListTasksRequest, Pool,
+    RequeueTaskRequest, RequeueVerdict, Task, TaskState,
+    admission_service_client::AdmissionServiceClient,
 };
 
 use super::pools;
@@ -93,6 +94,7 @@ struct TasksTemplate {
 struct TaskRow {
     task: Task,
     state: &'static str,
+    last_attempt: &'static str,
     queued: Option<Ago>,
     expires: Option<Left>,
 }
@@ -215,6 +217,12 @@ async fn tasks(
             TaskState::Cancelled => "cancelled",
             TaskState::Expired => "expired",
             TaskState::Queued | TaskState::Unspecified => "queued",
+        },
+        last_attempt: match task.last_attempt_end() {
+            AttemptEnd::Unspecified => "–",
+            AttemptEnd::Failed => "failed",
+            AttemptEnd::Expired => "expired",
+            AttemptEnd::Evicted => "evicted",
         },
         queued: ago(task.enqueue_time.as_ref(), now),
         expires: left(task.expire_time.as_ref(), now),

@@ -37,6 +37,8 @@ struct StockRow {
 #[template(path = "sku_quantities.html")]
 struct QuantitiesTemplate {
     row: StockRow,
+    /// The number of reservations that are held.
+    holds: String,
     /// The digits, for the form.
     on_hand: u64,
     may_set: bool,
@@ -80,10 +82,11 @@ pub(super) async fn load(visit: &Visit) -> Result<ConsolePage, Problem> {
 /// Loads the page of one sku.
 pub(super) async fn load_one(visit: &Visit) -> Result<ConsolePage, Problem> {
     let request = GetStockRequest { sku: visit.name().to_owned() };
-    let stock = visit.client(StockServiceClient::new).get_stock(request).await?.into_inner().stock;
-    let stock = stock.unwrap_or_default();
+    let answer = visit.client(StockServiceClient::new).get_stock(request).await?.into_inner();
+    let stock = answer.stock.unwrap_or_default();
     let quantities = QuantitiesTemplate {
         row: StockRow::new(&stock),
+        holds: count(answer.holds),
         on_hand: stock.on_hand,
         may_set: visit.may("StockService/SetStock"),
     };

@@ -139,8 +139,9 @@ impl StockService for StockHandlers {
     ) -> Answer<pb::GetStockResponse> {
         let (deadline, scope, request) = deadline::of(request);
         let get = GetStock { sku: parse::get_stock(request, scope)? };
-        let ((), stock) = self.decide(&get, &get.sku, deadline).await?;
-        Ok(Response::new(pb::GetStockResponse { stock: Some(convert::stock(stock, &get.sku)) }))
+        let (holds, stock) = self.decide(&get, &get.sku, deadline).await?;
+        let stock = Some(convert::stock(stock, &get.sku));
+        Ok(Response::new(pb::GetStockResponse { stock, holds }))
     }
 
     async fn list_stock(

@@ -96,6 +96,11 @@ impl Sku {
         Some(Reclaimed { stock, lapsed_remain })
     }
 
+    /// The number of stored holds; none has expired after a complete [`Sku::reclaim`].
+    pub(super) fn count_holds(&self) -> u64 {
+        self.holds.len() as u64
+    }
+
     /// When the next hold expires.
     pub(super) fn next_end(&self) -> Option<Timestamp> {
         self.holds.first_key_value().map(|((end, _), _)| *end)

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use pb::{AdmitDecision, CancelVerdict, CompleteVerdict, EnqueueStatus, RenewVerdict, TaskState};
+use pb::{
+    AdmitDecision, AttemptEnd, CancelVerdict, CompleteVerdict, EnqueueStatus, RenewVerdict,
+    RequeueVerdict, TaskState,
+};
 use tollgate_client::pb;
 use tonic::Code;
 use tonic_types::StatusExt;
@@ -10,7 +13,7 @@ use tonic_types::StatusExt;
 use crate::support::{
     queue::{attempts, batch, listing, queued},
     rates::configured,
-    world::{World, renew},
+    world::{World, duration, renew},
 };
 
 on_both_engines! {
@@ -18,6 +21,7 @@ on_both_engines! {
     a_dead_task_is_listed_until_it_is_forgotten,
     a_running_task_can_be_cancelled,
     a_task_is_not_dispatched_after_its_time,
+    the_end_of_the_last_attempt_is_listed,
     tasks_are_listed_in_pages,
 }
 
@@ -99,6 +103,58 @@ async fn a_task_is_not_dispatched_after_its_time(world: World) {
     assert_eq!(world.tasks("p", TaskState::Expired).await.len(), 3);
     assert_eq!(world.complete("p", "d", "b").await.verdict(), CompleteVerdict::Late);
     assert_eq!(world.complete("p", "d", "c").await.verdict(), CompleteVerdict::Unknown);
+}
+
+/// How the last attempts of the devices' tasks ended, in the order of the devices.
+async fn last_ends(world: &World, state: TaskState) -> Vec<AttemptEnd> {
+    let mut tasks = world.listed("p", state).await;
+    tasks.sort_by(|one, other| one.device_id.cmp(&other.device_id));
+    tasks.iter().map(pb::Task::last_attempt_end).collect()
+}
+
+async fn the_end_of_the_last_attempt_is_listed(world: World) {
+    const NONE: AttemptEnd = AttemptEnd::Unspecified;
+    let grace = Some(duration(Duration::from_secs(10)));
+    let settings = pb::ConfigurePoolRequest { expiry_grace: grace, ..attempts("p", 2) };
+    world.client.clone().configure_pool(settings).await.unwrap();
+    let devices = ["evicted", "failed", "late", "silent"];
+    world.enqueue("p", &devices.map(|device| (device, "t"))).await;
+    let ends = [AttemptEnd::Evicted, AttemptEnd::Failed, AttemptEnd::Failed, AttemptEnd::Expired];
+    assert_eq!(last_ends(&world, TaskState::Queued).await, [NONE; 4]);
+    for state in [TaskState::Queued, TaskState::Dead] {
+        for device in devices {
+            world.report("p", device).await.unwrap();
+        }
+        assert_eq!(last_ends(&world, TaskState::Running).await, [NONE; 4]);
+        world.evict("p", "evicted", "t").await;
+        world.fail("p", "failed", "t").await;
+        // A lease in its grace still holds its slot.
+        world.outlive().await;
+        assert_eq!(last_ends(&world, TaskState::Running).await, [NONE; 2]);
+        world.advance(Duration::from_secs(10)).await;
+        if state == TaskState::Queued {
+            let expired = [AttemptEnd::Expired; 2];
+            assert_eq!(last_ends(&world, state).await, [&ends[..2], &expired].concat());
+        }
+        assert_eq!(world.fail("p", "late", "t").await.verdict(), CompleteVerdict::Late);
+        // The report of the device, or the sweeper, moves the task out of the queue.
+        if state == TaskState::Dead {
+            assert_eq!(world.report("p", "silent").await, Err(AdmitDecision::NoTask));
+        }
+        assert_eq!(last_ends(&world, state).await, ends);
+    }
+    // The attempt before stays the last one until the next dispatch.
+    for device in devices {
+        assert_eq!(world.requeue("p", device, "t").await, RequeueVerdict::Requeued);
+    }
+    assert_eq!(last_ends(&world, TaskState::Queued).await, ends);
+    world.report("p", "failed").await.unwrap();
+    assert_eq!(last_ends(&world, TaskState::Running).await, [NONE]);
+    // A cancelled task whose lease still runs.
+    world.cancel("p", "failed", "t").await;
+    assert_eq!(last_ends(&world, TaskState::Cancelled).await, [NONE]);
+    world.advance(Duration::from_secs(311)).await;
+    assert_eq!(last_ends(&world, TaskState::Cancelled).await, [AttemptEnd::Expired]);
 }
 
 async fn tasks_are_listed_in_pages(world: World) {

@@ -47,7 +47,7 @@ async fn calls_print_responses_of_the_contract() {
         ("stock reserve tv o-2 9", 1, "outcome replayed stock buyerQuantity"),
         ("stock confirm tv o-1", 0, "outcome retaken stock"),
         ("stock cancel tv o-1", 1, "outcome stock"),
-        ("stock get tv", 0, "stock"),
+        ("stock get tv", 0, "stock holds"),
     ] {
         let mut words: Vec<&str> = command.split(' ').collect();
         words.extend(["--output", "json", "--server", &address]);

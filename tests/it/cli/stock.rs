@@ -52,6 +52,10 @@ async fn a_sale_from_the_shell() {
     let (said, code) = answered(&server, "reserve tv order-1 2").await;
     assert!(said.starts_with("RESERVED  2 until 20") && said.ends_with(&levels(3, 2, 0)), "{said}");
     assert_eq!(code, 0);
+    let held = format!("{}, 1 hold", levels(3, 2, 0));
+    assert_eq!(answered(&server, "get tv").await, (held, 0));
+    let (json, code) = answered(&server, "get tv --output json").await;
+    assert!(json.ends_with("},\"holds\":\"1\"}") && code == 0, "{json}");
     let (again, code) = answered(&server, "reserve tv order-1 2").await;
     assert_eq!((again, code), (said.replace("Z  ", "Z, replayed  "), 0));
 
@@ -86,7 +90,8 @@ async fn a_sale_from_the_shell() {
         again,
         (format!("replayed; the stock at the time of the first call  {}", levels(6, 0, 2)), 0)
     );
-    assert_eq!(answered(&server, "get tv").await, (levels(2, 0, 2), 0));
+    let free = format!("{}, 0 holds", levels(2, 0, 2));
+    assert_eq!(answered(&server, "get tv").await, (free, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -75,6 +75,8 @@ async fn a_dead_task_is_queued_again(server: ConsoleServer) {
     client.complete_task(failed).await.unwrap();
     let page = server.get(PAGE, "").await.body;
     assert!(page.contains("Queue again"), "{page}");
+    let row = "<td>dead</td><td class=\"number\">1</td><td>failed</td>";
+    assert!(page.contains(row), "{page}");
     let requeue = "action=requeue&device=camera&task=broken";
     assert!(act(&server, requeue).await.contains("Queued task broken of device camera again"));
     let request = ListTasksRequest { pool: "ar:1".into(), ..Default::default() };

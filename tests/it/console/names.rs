@@ -1,13 +1,13 @@
 //! Pages of sequences, locks and stock, and the events of a pool.
 
 use tollgate_client::pb::{
-    GetLockRequest, GetStockRequest, NextSequenceRequest, SetStockRequest,
-    stock_service_client::StockServiceClient,
+    GetLockRequest, GetStockRequest, NextSequenceRequest, stock_service_client::StockServiceClient,
 };
 
 use super::{ConsoleServer, on_both_stores};
 use crate::support::{
     locks::acquire,
+    stocks::{reserve, set},
     world::{Locks, Sequences, admit},
 };
 
@@ -57,8 +57,13 @@ async fn a_lock_is_released_for_its_holder_only(server: ConsoleServer) {
 
 async fn stock_is_shown_and_set(server: ConsoleServer) {
     let mut stock = StockServiceClient::connect(server.inner.server.address()).await.unwrap();
-    let set = SetStockRequest { sku: "shoe".into(), on_hand: Some(12_345) };
-    stock.set_stock(set).await.unwrap();
+    stock.set_stock(set("shoe", 12_345)).await.unwrap();
+    for order in ["a", "b"] {
+        stock.reserve_stock(reserve("shoe", order, 3)).await.unwrap();
+    }
+    let one = server.get("/sku?name=shoe", "").await.body;
+    assert!(one.contains("<dt>Reserved by holds</dt><dd>6</dd>"), "{one}");
+    assert!(one.contains("<dt>Holds</dt><dd>2</dd>"), "{one}");
     let list = server.get("/stock?prefix=sh", "").await.body;
     assert!(list.contains("<td class=\"number\">12,345</td>"), "{list}");
     assert!(server.act("/sku?name=shoe", "action=set&on_hand=8").await.contains("on hand to 8"));

@@ -25,6 +25,7 @@ on_both_engines! {
     a_settled_reservation_does_not_change,
     orders_are_forgotten_after_a_day,
     different_names_share_no_state,
+    holds_are_counted_until_they_end,
 }
 
 async fn an_unknown_sku_is_not_found(world: World) {
@@ -82,6 +83,26 @@ async fn a_reservation_has_its_items_and_its_end(world: World) {
     shop.confirm("tv", "order-1").await;
     let settled = shop.reserve(reserve("tv", "order-1", 3)).await.reservation.unwrap();
     assert_eq!((settled.state(), settled.expires_in), (ReservationState::Confirmed, None));
+}
+
+async fn holds_are_counted_until_they_end(world: World) {
+    let shop = Shop::of(world).await;
+    shop.set("tv", 1000).await;
+    assert_eq!(shop.holds("tv").await, 0);
+    for (order, quantity) in [("a", 3), ("b", 2), ("c", 4), ("b", 2)] {
+        shop.reserve(reserve("tv", order, quantity)).await;
+    }
+    assert_eq!((shop.holds("tv").await, shop.get("tv").await[2]), (3, 9));
+    shop.confirm("tv", "a").await;
+    shop.cancel("tv", "b").await;
+    assert_eq!(shop.holds("tv").await, 1);
+    // More holds lapse at once than one decision returns to the stock.
+    for order in 0..600 {
+        shop.reserve(held(SECOND, reserve("tv", &format!("order {order}"), 1))).await;
+    }
+    assert_eq!(shop.holds("tv").await, 601);
+    shop.advance(SECOND).await;
+    assert_eq!((shop.holds("tv").await, shop.get("tv").await[2]), (1, 4));
 }
 
 /// A time as the duration since the Unix epoch.

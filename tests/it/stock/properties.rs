@@ -62,6 +62,10 @@ impl Model {
         held.map(|order| order.quantity).sum()
     }
 
+    fn holds(&self) -> u64 {
+        self.orders.iter().flatten().filter(|order| self.runs(order)).count() as u64
+    }
+
     fn available(&self) -> u64 {
         self.on_hand - self.held(|_| true)
     }
@@ -228,7 +232,8 @@ proptest! {
         for step in &steps {
             play(&mut model, &mut sku, step)?;
             let get = GetStock { sku: name("tv".to_owned()) };
-            let ((), stock) = decided(&get, &mut sku, model.now);
+            let (holds, stock) = decided(&get, &mut sku, model.now);
+            prop_assert_eq!(holds, model.holds(), "{:?}", step);
             prop_assert_eq!(stock.on_hand, stock.available() + stock.reserved);
             prop_assert_eq!((stock.on_hand, stock.sold), (model.on_hand, model.sold));
             prop_assert_eq!(stock.available(), model.available(), "{:?}", step);

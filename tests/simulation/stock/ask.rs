@@ -29,7 +29,7 @@ pub enum Answer {
     Reserved(StockOutcome<ReserveOutcome>),
     Confirmed(StockOutcome<ConfirmOutcome>),
     Cancelled(StockOutcome<CancelOutcome>),
-    View(StockOutcome<()>),
+    View(StockOutcome<u64>),
 }
 
 pub async fn run(

@@ -21,6 +21,7 @@ from tollgate.answers import (
 )
 from tollgate.enums import (
     Algorithm,
+    AttemptEnd,
     CancelOutcome,
     CancelVerdict,
     CompleteVerdict,
@@ -49,6 +50,7 @@ __all__ = [
     "AlreadyCompleted",
     "ArgumentError",
     "AlreadySettled",
+    "AttemptEnd",
     "Ban",
     "Block",
     "BuyerLimit",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from tollgate._time import to_datetime
-from tollgate.enums import Outcome, PoolEventKind, TaskState
+from tollgate.enums import AttemptEnd, Outcome, PoolEventKind, TaskState
 from tollgate.v1 import admission_pb2 as pb
 
 
@@ -173,6 +173,8 @@ class Task:
     """Number of dispatches."""
     token: int
     """Its last lease's token; 0 before the first."""
+    last_attempt_end: AttemptEnd
+    """How the attempt of its last lease ended. RequeueTask keeps it."""
 
     @staticmethod
     def of(task: pb.Task) -> Task:
@@ -183,6 +185,7 @@ class Task:
             TaskState.of(task.state),
             task.attempt,
             task.fencing_token,
+            AttemptEnd.of(task.last_attempt_end),
         )
 
 

@@ -165,6 +165,21 @@ class TaskState(_Enum):
     """Its expire_time passed before a result."""
 
 
+class AttemptEnd(_Enum):
+    """How an attempt of a queued task ended without success."""
+
+    UNSPECIFIED = 0
+    """It has not ended: the task has had no lease, or its lease is running or in its grace."""
+    FAILED = 1
+    """The device reported FAILED, in time or late."""
+    EXPIRED = 2
+    """Its lease and grace ended without a result."""
+    EVICTED = 3
+    """EvictTask freed its slot, or its admission was revoked because too few replicas
+    acknowledged it (`wait_replicas` of the pool). A revoked attempt does not count.
+    """
+
+
 class PoolEventKind(_Enum):
     """The kinds of changes."""
 

@@ -152,7 +152,7 @@ impl Runner {
                 answer["replayed"] = json!(replayed);
                 Ok(answer)
             }
-            "stock" => Ok(described(&self.connection(fields)?.get_stock(&sku).await?)),
+            "stock" => Ok(described(&self.connection(fields)?.get_stock(&sku).await?.0)),
             "reserve" => self.reserve(fields).await,
             "confirm" => {
                 let (confirmed, _) =

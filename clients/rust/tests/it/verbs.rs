@@ -171,9 +171,12 @@ async fn a_reservation_is_confirmed_or_cancelled() {
     }
     drop(reserve("dropped").await);
     eventually("a dropped reservation is cancelled", async || {
-        connection.get_stock("s").await.unwrap().available == 3
+        connection.get_stock("s").await.unwrap().0.available == 3
     })
     .await;
+    let holding = reserve("holding").await;
+    assert_eq!(connection.get_stock("s").await.unwrap().1, 1);
+    assert_eq!(holding.cancel().await, Ok(CancelOutcome::Cancelled));
     assert_eq!(reserve("last").await.cancel().await, Ok(CancelOutcome::Cancelled));
     let many = Order { quantity: 9, ..order("many") };
     assert!(matches!(connection.reserve(&many).await.unwrap(), Reserving::Short { .. }));

@@ -165,7 +165,8 @@ impl Simulation for Sale {
     }
 
     async fn check(&self, world: &World, report: &mut Report) -> (String, String) {
-        self.compare(world.connection(0).get_stock(&self.sku).await.ok(), report);
+        let stock = world.connection(0).get_stock(&self.sku).await;
+        self.compare(stock.ok().map(|(stock, _)| stock), report);
         report.note(match self.sold_out.get() {
             Some(at) => {
                 format!("Sold out after {}", length(at.saturating_duration_since(world.start)))

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use super::super::super::{convert::timestamp, page_token, pb};
 use crate::{
     admission::{
-        CancelVerdict, Cancellation, Dispatched, EnqueueStatus, ListedState, ListedTask,
-        RequeueVerdict, TaskPage,
+        AttemptEnd, CancelVerdict, Cancellation, Dispatched, EnqueueStatus, ListedState,
+        ListedTask, RequeueVerdict, TaskPage,
     },
     decision::{error::Error, names::Namespace},
     engine::Answered,
@@ -89,6 +89,12 @@ fn task(listed: &ListedTask) -> pb::Task {
         ListedState::Queued => pb::TaskState::Queued,
         ListedState::Running => pb::TaskState::Running,
     };
+    let last_end = match listed.last_end {
+        None => pb::AttemptEnd::Unspecified,
+        Some(AttemptEnd::Evicted) => pb::AttemptEnd::Evicted,
+        Some(AttemptEnd::Expired) => pb::AttemptEnd::Expired,
+        Some(AttemptEnd::Failed) => pb::AttemptEnd::Failed,
+    };
     pb::Task {
         device_id: text(device),
         task_id: text(task),
@@ -97,6 +103,7 @@ fn task(listed: &ListedTask) -> pb::Task {
         enqueue_time: Some(timestamp(listed.at)),
         expire_time: listed.ends.map(timestamp),
         fencing_token: listed.token,
+        last_attempt_end: last_end.into(),
     }
 }
 

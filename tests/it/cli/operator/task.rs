@@ -31,8 +31,10 @@ async fn a_task_is_queued_listed_dispatched_and_cancelled() {
     assert_eq!(report.task.unwrap().payload, "zoom");
     let task = objects(&server, &["task", "list", "ar:1", "--state", "running"]).await.remove(0);
     let of_task =
-        ["deviceId", "taskId", "state", "attempt", "enqueueTime", "expireTime", "fencingToken"];
-    assert_eq!((keys(&task), &task["state"]), (of_task.to_vec(), &"TASK_STATE_RUNNING".into()));
+        "deviceId taskId state attempt enqueueTime expireTime fencingToken lastAttemptEnd";
+    assert_eq!(keys(&task).join(" "), of_task);
+    assert_eq!(task["state"], "TASK_STATE_RUNNING");
+    assert_eq!(task["lastAttemptEnd"], "ATTEMPT_END_UNSPECIFIED");
 
     let cancel = ["task", "cancel", "ar:1", "camera-1", "t-1"];
     assert_says(&prints(&server, &cancel).await, &["RUNNING", "tollgate pool evict"]);
@@ -108,7 +110,9 @@ async fn a_dead_task_is_requeued() {
     let failed = pb::CompleteTaskRequest { outcome, ..complete("ar:1", "camera-1", "t-1") };
     client.complete_task(failed).await.unwrap();
     let dead = prints(&server, &["task", "list", "ar:1", "--state", "dead"]).await;
-    assert_says(&dead, &["t-1", "dead"]);
+    assert_says(&dead, &["LAST ATTEMPT", "camera-1  t-1   dead         1  failed"]);
+    let dead = objects(&server, &["task", "list", "ar:1", "--state", "dead"]).await.remove(0);
+    assert_eq!(dead["lastAttemptEnd"], "ATTEMPT_END_FAILED");
     let requeue = ["task", "requeue", "ar:1", "camera-1", "t-1"];
     assert_eq!(
         prints(&server, &requeue).await,

@@ -13,6 +13,8 @@ import java.util.Optional;
  * @param enqueueTime when it was queued
  * @param expireTime the task is not dispatched after this time; empty for no end
  * @param token the token of its last lease, as unsigned number; 0 before the first
+ * @param lastAttemptEnd how the attempt of its last lease ended; empty before the first lease, and
+ *     while it is running or in its grace
  */
 public record TaskStatus(
     String device,
@@ -21,7 +23,8 @@ public record TaskStatus(
     int attempt,
     Instant enqueueTime,
     Optional<Instant> expireTime,
-    long token) {
+    long token,
+    Optional<AttemptEnd> lastAttemptEnd) {
   static TaskStatus of(io.tollgate.v1.Task task) {
     return new TaskStatus(
         task.getDeviceId(),
@@ -30,6 +33,7 @@ public record TaskStatus(
         task.getAttempt(),
         Times.instant(task.getEnqueueTime()),
         task.hasExpireTime() ? Optional.of(Times.instant(task.getExpireTime())) : Optional.empty(),
-        task.getFencingToken());
+        task.getFencingToken(),
+        AttemptEnd.of(task.getLastAttemptEnd()));
   }
 }

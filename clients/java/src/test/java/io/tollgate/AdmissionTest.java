@@ -130,9 +130,13 @@ class AdmissionTest {
     assertEquals(1, permit.attempt());
     assertArrayEquals(payload, permit.payload());
     assertEquals("t1", pool.leases("").items().get(0).task());
-    assertEquals(TaskState.RUNNING, pool.tasks(Optional.empty(), "").items().get(0).state());
+    TaskStatus running = pool.tasks(Optional.empty(), "").items().get(0);
+    assertEquals(TaskState.RUNNING, running.state());
+    assertEquals(Optional.empty(), running.lastAttemptEnd());
     assertEquals(CancelVerdict.RUNNING, pool.cancel("d", "t1").verdict());
     assertEquals(EvictVerdict.EVICTED, pool.evict("d", "t1", "test").verdict());
+    TaskStatus cancelled = pool.tasks(Optional.of(TaskState.CANCELLED), "").items().get(0);
+    assertEquals(Optional.of(AttemptEnd.EVICTED), cancelled.lastAttemptEnd());
     assertEquals(RequeueVerdict.NOT_DEAD, pool.requeue("d", "t1"));
     assertEquals(RequeueVerdict.UNKNOWN, pool.requeue("d", "t2"));
     assertEquals(CompleteVerdict.LATE, permit.complete(Outcome.SUCCEEDED));
