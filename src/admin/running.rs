@@ -12,7 +12,7 @@ use std::{
 use tokio::sync::Semaphore;
 
 use super::{
-    metrics::{PoolMetrics, Scrape},
+    metrics::{PoolMetrics, PoolSeries, Scrape},
     reload::Reload,
     status::{Readiness, Status},
 };
@@ -80,6 +80,11 @@ impl RunningServer {
             pools,
         };
         scrape.text().await
+    }
+
+    /// The pools with series, read at most once a second. None while the store is unreachable.
+    pub async fn pools(&self, pools: &PoolMetrics) -> Arc<PoolSeries> {
+        pools.current(&self.engine).await
     }
 
     /// When the server started, on the system clock.

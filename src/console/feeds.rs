@@ -16,6 +16,7 @@ use super::{
     events::{EventRow, EventSource, EventStream},
     page::Problem,
     sessions::RightsId,
+    shares::{Share, Shares},
     visit::Visit,
 };
 use crate::decision::time::coarse;
@@ -33,15 +34,27 @@ const TRIES: usize = 15;
 const TRY_EVERY: Duration = Duration::from_millis(20);
 
 /// All feeds of a server.
-#[derive(Debug, Default)]
-pub(super) struct EventFeeds(Mutex<HashMap<FeedId, Arc<EventFeed>>>);
+#[derive(Debug)]
+pub(super) struct EventFeeds {
+    by_id: Mutex<HashMap<FeedId, Arc<EventFeed>>>,
+    shares: Shares,
+}
+
+impl Default for EventFeeds {
+    fn default() -> EventFeeds {
+        EventFeeds { by_id: Mutex::default(), shares: Shares::new(FEEDS_MAX, "event streams") }
+    }
+}
 
 /// Identifies a feed: its source, and the rights of its readers.
 type FeedId = (RightsId, EventSource);
 
 /// The last events of a source.
 #[derive(Debug)]
-struct EventFeed(Mutex<FeedState>);
+struct EventFeed {
+    state: Mutex<FeedState>,
+    _share: Share,
+}
 
 #[derive(Debug)]
 struct FeedState {
@@ -54,20 +67,20 @@ struct FeedState {
 }
 
 impl EventFeeds {
-    /// The last events of a source, the newest first. Fails if the visitor may not watch it, or with
-    /// too many feeds.
+    /// The last events of a source, the newest first. Fails if the visitor may not watch it, or if the
+    /// maximum of feeds, or the caller's share of it, is reached.
     pub(super) async fn read(
         &self,
         visit: &Visit,
         source: &EventSource,
     ) -> Result<Vec<EventRow>, Problem> {
         let id = (visit.rights, source.clone());
-        let known = self.0.lock().get(&id).cloned();
+        let known = self.by_id.lock().get(&id).cloned();
         let feed = match known {
             Some(feed) => feed,
             None => self.start(visit, id).await?,
         };
-        let mut state = feed.0.lock();
+        let mut state = feed.state.lock();
         state.read = coarse();
         match &state.problem {
             Some(problem) => Err(problem.clone()),
@@ -76,28 +89,26 @@ impl EventFeeds {
     }
 
     async fn start(&self, visit: &Visit, id: FeedId) -> Result<Arc<EventFeed>, Problem> {
+        let share = self.shares.take(&visit.holder());
+        let share = share.map_err(|refused| Problem::Busy(format!("{refused}; retry in 15 s")))?;
         let stream = visit.watch(&id.1, "0").await?;
         let state = FeedState { events: VecDeque::new(), read: coarse(), problem: None };
-        let feed = Arc::new(EventFeed(Mutex::new(state)));
+        let feed = Arc::new(EventFeed { state: Mutex::new(state), _share: share });
         {
-            let mut feeds = self.0.lock();
+            let mut feeds = self.by_id.lock();
             // Another visit may have been faster.
             if let Some(known) = feeds.get(&id) {
                 return Ok(known.clone());
-            }
-            if feeds.len() >= FEEDS_MAX {
-                let reason = "this server has its maximum of 100 event streams open; retry in 15 s";
-                return Err(Problem::Busy(reason.to_owned()));
             }
             feeds.insert(id.clone(), feed.clone());
         }
         let (followed, console) = (feed.clone(), visit.console.clone());
         tokio::spawn(async move {
             followed.follow(stream).await;
-            console.feeds.0.lock().remove(&id);
+            console.feeds.by_id.lock().remove(&id);
         });
         for _ in 0..TRIES {
-            if !feed.0.lock().events.is_empty() {
+            if !feed.state.lock().events.is_empty() {
                 break;
             }
             sleep(TRY_EVERY).await;
@@ -113,7 +124,7 @@ impl EventFeed {
             match timeout(LOOK_EVERY, stream.next()).await {
                 Err(_) => {}
                 Ok(Ok(Some(event))) => {
-                    let mut state = self.0.lock();
+                    let mut state = self.state.lock();
                     if state.events.len() >= EVENTS_MAX {
                         state.events.pop_front();
                     }
@@ -121,11 +132,11 @@ impl EventFeed {
                 }
                 Ok(Ok(None)) => return,
                 Ok(Err(problem)) => {
-                    self.0.lock().problem = Some(problem);
+                    self.state.lock().problem = Some(problem);
                     return;
                 }
             }
-            if coarse().saturating_sub(self.0.lock().read) > UNREAD_MAX {
+            if coarse().saturating_sub(self.state.lock().read) > UNREAD_MAX {
                 return;
             }
         }

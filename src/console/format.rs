@@ -43,6 +43,14 @@ pub(super) fn length(length: Duration) -> String {
     }
 }
 
+/// The length in a message.
+pub(super) fn duration(wire: Option<&prost_types::Duration>) -> String {
+    let wire = wire.copied().unwrap_or_default();
+    let seconds = u64::try_from(wire.seconds).unwrap_or_default();
+    let nanos = u32::try_from(wire.nanos).unwrap_or_default();
+    length(Duration::new(seconds, nanos))
+}
+
 /// A number with thousands separators: `12,345`.
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
@@ -146,6 +154,8 @@ mod tests {
             assert_eq!(length(Duration::from_secs(seconds)), text);
         }
         assert_eq!(length(Duration::from_millis(250)), "250 ms");
+        let wire = prost_types::Duration { seconds: 90, nanos: 0 };
+        assert_eq!([duration(Some(&wire)), duration(None)], ["1 min 30 s", "0 s"]);
         assert_eq!([0, 999, 1_000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([percent(1, 0), percent(199, 200), percent(9, 3)], [0, 99, 100]);
     }

@@ -9,16 +9,42 @@ use hyper::{
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
+/// The top-level domains that are reserved for local use: no site can have a name in them.
+const PRIVATE_DOMAINS: [&str; 3] = ["localhost", "local", "internal"];
+
 /// Whether the request names this machine by a loopback name or address.
 pub(super) fn is_loopback_host(headers: &HeaderMap) -> bool {
     let Some(host) = one(headers, &HOST) else { return false };
-    let name = match host.rsplit_once(':') {
+    let name = without_port(host);
+    name.eq_ignore_ascii_case("localhost")
+        || address(name).is_some_and(|address| address.is_loopback())
+}
+
+/// Whether `Host` is no name that another site can have: an address, a name without a dot, or a name
+/// in a reserved domain, such as a service of Kubernetes. Programs may omit it; browsers never do.
+pub(crate) fn is_private_host(headers: &HeaderMap) -> bool {
+    if !headers.contains_key(HOST) {
+        return true;
+    }
+    let Some(host) = one(headers, &HOST) else { return false };
+    let name = without_port(host);
+    let is_private =
+        |domain: &str| PRIVATE_DOMAINS.iter().any(|it| it.eq_ignore_ascii_case(domain));
+    match name.trim_end_matches('.').rsplit_once('.') {
+        None => !name.is_empty(),
+        Some((_, domain)) => is_private(domain) || address(name).is_some(),
+    }
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
-    };
-    let address = name.trim_start_matches('[').trim_end_matches(']');
-    name.eq_ignore_ascii_case("localhost")
-        || address.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+    }
+}
+
+fn address(name: &str) -> Option<IpAddr> {
+    name.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
 /// Whether a page of this console sent the form: browsers send `Origin` or `Sec-Fetch-Site`.
@@ -64,6 +90,31 @@ mod tests {
             assert!(!is_loopback_host(&headers(&[(&HOST, bad)])), "{bad}");
         }
         assert!(!is_loopback_host(&headers(&[(&HOST, "localhost"), (&HOST, "localhost")])));
+    }
+
+    #[test]
+    fn hosts_that_no_other_site_can_have_are_known() {
+        for good in [
+            "localhost:50052",
+            "127.0.0.1",
+            "10.1.2.3:50052",
+            "[fd00::1]:50052",
+            "[::ffff:10.0.0.1]:50052",
+            "tollgate",
+            "tollgate:50052",
+            "tollgate.prod.svc.cluster.local:50052",
+            "tollgate.LOCALHOST.",
+            "host.docker.internal",
+        ] {
+            assert!(is_private_host(&headers(&[(&HOST, good)])), "{good}");
+        }
+        for bad in
+            ["", ":1", "evil.example", "evil.example.:50052", "localhost.evil.example", "a.b"]
+        {
+            assert!(!is_private_host(&headers(&[(&HOST, bad)])), "{bad}");
+        }
+        assert!(is_private_host(&headers(&[])));
+        assert!(!is_private_host(&headers(&[(&HOST, "localhost"), (&HOST, "localhost")])));
     }
 
     #[test]

@@ -8,20 +8,18 @@ use std::{collections::HashMap, fmt, iter, sync::Arc, time::Duration};
 
 use hyper::body::Bytes;
 use parking_lot::Mutex;
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
-    time::sleep,
-};
+use tokio::{sync::watch, time::sleep};
 
 use super::{
     page::{ConsolePage, PagePart, Problem},
     sessions::RightsId,
+    shares::{Share, ShareRefused, Shares},
     visit::Visit,
 };
 use crate::decision::time::{Timestamp, monotonic};
 
 /// The most streams of a server.
-pub(super) const STREAMS_MAX: usize = 500;
+const STREAMS_MAX: usize = 500;
 /// The most pages that are rendered each second.
 const PAGES_MAX: usize = 200;
 /// The most pages whose last rendering is kept.
@@ -31,6 +29,8 @@ const EVERY: Duration = Duration::from_secs(1);
 const EVERY_OF_EACH: Duration = Duration::from_millis(10);
 /// The minimum ratio of that time to the duration of a rendering.
 const REST: u32 = 20;
+/// The maximum time between two renderings: a rendering that waits for the store takes long.
+const REST_MAX: Duration = Duration::from_secs(20);
 
 /// Identifies a page: its path and query, and the rights of its visitor.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -53,7 +53,8 @@ impl PageId {
 pub(super) struct LivePages {
     watched: Mutex<HashMap<PageId, WatchedPage>>,
     kept: Mutex<HashMap<PageId, (Timestamp, Arc<ConsolePage>)>>,
-    streams: Arc<Semaphore>,
+    streams: Shares,
+    pages: Shares,
 }
 
 impl Default for LivePages {
@@ -61,7 +62,8 @@ impl Default for LivePages {
         LivePages {
             watched: Mutex::default(),
             kept: Mutex::default(),
-            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            streams: Shares::new(STREAMS_MAX, "live pages"),
+            pages: Shares::new(PAGES_MAX, "different live pages"),
         }
     }
 }
@@ -73,6 +75,7 @@ struct WatchedPage {
     /// Whether the next rendering is published although nothing changed, for a new watcher. Its page
     /// may be newer than the last rendering, because it shows an action.
     is_due: bool,
+    _share: Share,
 }
 
 /// The parts of a page at one moment.
@@ -96,33 +99,25 @@ struct LivePart {
 #[derive(Debug)]
 pub(super) struct Watching {
     pub(super) parts: watch::Receiver<PartsNow>,
-    _permit: OwnedSemaphorePermit,
+    _share: Share,
 }
 
 impl LivePages {
-    /// Watches a page. Fails if the server has its maximum of streams or of live pages.
-    pub(super) fn watch(&self, visit: Visit) -> Result<Watching, &'static str> {
-        let permit = self.streams.clone().try_acquire_owned();
-        let permit = permit.map_err(|_| {
-            "this server has its maximum of 500 live pages open: the numbers of this page do not \
-             change until you reload it"
-        })?;
-        let id = PageId::of(&visit);
+    /// Watches a page. Fails if the maximum of streams or of live pages, or the caller's share of it,
+    /// is reached.
+    pub(super) fn watch(&self, visit: Visit) -> Result<Watching, ShareRefused> {
+        let (id, holder) = (PageId::of(&visit), visit.holder());
+        let stream = self.streams.take(&holder)?;
         let mut watched = self.watched.lock();
         if let Some(page) = watched.get_mut(&id) {
             page.is_due = true;
-            return Ok(Watching { parts: page.sender.subscribe(), _permit: permit });
+            return Ok(Watching { parts: page.sender.subscribe(), _share: stream });
         }
-        if watched.len() >= PAGES_MAX {
-            return Err(
-                "this server has 200 different live pages open, its maximum: the numbers of this page do \
-                        not change until you reload it",
-            );
-        }
+        let share = self.pages.take(&holder)?;
         let (sender, parts) = watch::channel(PartsNow::default());
-        watched.insert(id.clone(), WatchedPage { sender, is_due: false });
+        watched.insert(id.clone(), WatchedPage { sender, is_due: false, _share: share });
         tokio::spawn(async move { visit.console.live.render(&id, &visit).await });
-        Ok(Watching { parts, _permit: permit })
+        Ok(Watching { parts, _share: stream })
     }
 
     /// Renders a page until its last watcher has left.
@@ -147,14 +142,15 @@ impl LivePages {
             }
             let took = monotonic().saturating_duration_since(began);
             let pages = self.watched.lock().len() as u32;
-            sleep(EVERY.max(took * REST).max(EVERY_OF_EACH * pages)).await;
+            let least = EVERY.max(EVERY_OF_EACH * pages);
+            sleep((took * REST).clamp(least, REST_MAX)).await;
         }
     }
 
     /// Sends parts to the watchers of a page. Returns false if it has no watchers, or has ended.
     fn publish(&self, id: &PageId, parts: &PartsNow) -> bool {
         let mut watched = self.watched.lock();
-        let Some(WatchedPage { sender, is_due }) = watched.get_mut(id) else { return false };
+        let Some(WatchedPage { sender, is_due, .. }) = watched.get_mut(id) else { return false };
         if sender.receiver_count() == 0 || parts.is_ended {
             sender.send_replace(parts.clone());
             watched.remove(id);

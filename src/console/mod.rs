@@ -32,8 +32,11 @@ mod layout;
 mod live;
 mod page;
 mod pages;
+mod paging;
+mod pool_history;
 mod render;
 mod sessions;
+mod shares;
 mod sign_in;
 mod stream;
 mod visit;
@@ -46,23 +49,26 @@ use hyper::{
     body::{Bytes, Incoming},
     header::CONTENT_TYPE,
 };
+use tokio::{sync::Notify, time::sleep};
 
 use crate::{
-    admin::RunningServer,
+    admin::{RunningServer, metrics::PoolMetrics},
     decision::metrics::refusals,
     grpc::{InProcess, Routes, access::Access},
 };
 use feeds::EventFeeds;
 use fields::FormFields;
-use history::{CallHistory, PoolHistory};
+use history::CallHistory;
 use live::LivePages;
 use page::Problem;
+use pool_history::{PoolHistory, PoolStep};
 use sessions::Sessions;
 use visit::Visit;
 
 /// The body of an answer.
 pub(crate) type ConsoleBody = UnsyncBoxBody<Bytes, Infallible>;
 pub(crate) use answer::{full, secured};
+pub(crate) use guard::is_private_host;
 pub(crate) use stream::AGE_MAX as STREAM_AGE_MAX;
 
 /// The longest form, bytes.
@@ -76,6 +82,9 @@ pub(crate) struct Console {
     server: Arc<RunningServer>,
     routes: Routes,
     access: Arc<Access>,
+    series: Arc<PoolMetrics>,
+    /// Notified by each visit.
+    visited: Notify,
     sessions: Sessions,
     live: LivePages,
     calls: CallHistory,
@@ -84,16 +93,19 @@ pub(crate) struct Console {
 }
 
 impl Console {
-    /// Creates the console of a server.
+    /// Creates the console of a server. It samples the pools in `series`.
     pub(crate) fn new(
         server: Arc<RunningServer>,
         routes: Routes,
         access: Arc<Access>,
+        series: Arc<PoolMetrics>,
     ) -> Arc<Console> {
         Arc::new(Console {
             server,
             routes,
             access,
+            series,
+            visited: Notify::new(),
             sessions: Sessions::default(),
             live: LivePages::default(),
             calls: CallHistory::default(),
@@ -102,10 +114,23 @@ impl Console {
         })
     }
 
-    /// Samples the calls of the server once a second. Never completes.
+    /// Samples the calls of the server and, from the first visit on, the pools with series. Never
+    /// completes.
     pub(crate) async fn sample(&self) {
         refusals::turn_on();
-        self.calls.sample().await;
+        tokio::join!(self.calls.sample(), self.sample_pools());
+    }
+
+    async fn sample_pools(&self) {
+        self.visited.notified().await;
+        loop {
+            for (name, view) in self.server.pools(&self.series).await.pools() {
+                let waiters = u32::try_from(view.waiters).unwrap_or(u32::MAX);
+                let step = PoolStep::new(view.usage.in_use, view.usage.capacity, waiters);
+                self.pools.sample(name, step);
+            }
+            sleep(history::next_step()).await;
+        }
     }
 
     /// Whether an answer is the stream of a live page.
@@ -162,6 +187,7 @@ impl Console {
                     Ok(visit) => visit,
                     Err(problem) => return self.problem(&problem, is_live, &head),
                 };
+                self.visited.notify_one();
                 match form {
                     None if is_live => visit.stream(),
                     None => self.page(&visit, &head).await,

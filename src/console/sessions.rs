@@ -9,11 +9,12 @@ use ring::{
     rand::{SecureRandom, SystemRandom},
 };
 
+use super::shares::{Holder, Share, Shares};
 use crate::decision::time::coarse;
 
 /// How long a session lasts.
 pub(super) const AGE_MAX: Duration = Duration::from_secs(8 * 3600);
-/// The most sessions; a further one ends the oldest.
+/// The most sessions; a further one ends the oldest, at its share the oldest of its caller.
 const SESSIONS_MAX: usize = 1_000;
 /// Bytes of an id.
 const ID_BYTES: usize = 16;
@@ -69,43 +70,74 @@ pub(super) struct Session {
 }
 
 /// All sessions of a server, by the id in the cookie.
-#[derive(Debug, Default)]
-pub(super) struct Sessions(Mutex<HashMap<String, Session>>);
+#[derive(Debug)]
+pub(super) struct Sessions {
+    by_id: Mutex<ById>,
+    shares: Shares,
+}
+
+type ById = HashMap<String, (Session, Share)>;
+
+impl Default for Sessions {
+    fn default() -> Sessions {
+        Sessions { by_id: Mutex::default(), shares: Shares::new(SESSIONS_MAX, "sessions") }
+    }
+}
 
 impl Sessions {
-    /// Starts a session. Returns its id; `None` if the system has no random numbers.
-    pub(super) fn start(&self, token: Token) -> Option<String> {
+    /// Starts a session of a caller. Returns its id; `None` if the system has no random numbers.
+    pub(super) fn start(&self, token: Token, caller: &Holder) -> Option<String> {
         let mut bytes = [0; ID_BYTES];
         SystemRandom::new().fill(&mut bytes).ok()?;
         let id: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        let mut sessions = self.0.lock();
-        sessions.retain(|_, session| session.is_current());
-        if sessions.len() >= SESSIONS_MAX {
-            let oldest = sessions.iter().min_by_key(|(_, session)| session.start);
-            let oldest = oldest.map(|(id, _)| id.clone());
-            oldest.into_iter().for_each(|id| drop(sessions.remove(&id)));
-        }
+        let mut sessions = self.by_id.lock();
+        sessions.retain(|_, (session, _)| session.is_current());
+        let share = match self.shares.take(caller) {
+            Ok(share) => share,
+            Err(_) => self.replaced(&mut sessions, caller)?,
+        };
         let session = Session { token, namespace: String::new(), start: coarse() };
-        sessions.insert(id.clone(), session);
+        sessions.insert(id.clone(), (session, share));
         Some(id)
+    }
+
+    /// Ends the oldest session of a caller, or of all if it has none. Returns the share for another.
+    fn replaced(&self, sessions: &mut ById, caller: &Holder) -> Option<Share> {
+        let own = sessions.iter().filter(|(_, (_, share))| share.is_of(caller));
+        let oldest = oldest(own).or_else(|| oldest(sessions.iter()))?;
+        let (_, share) = sessions.remove(&oldest)?;
+        if share.is_of(caller) {
+            return Some(share);
+        }
+        drop(share);
+        self.shares.take(caller).ok()
     }
 
     /// The session of an id, unless it has ended.
     pub(super) fn get(&self, id: &str) -> Option<Session> {
-        self.0.lock().get(id).filter(|session| session.is_current()).cloned()
+        let sessions = self.by_id.lock();
+        let session = sessions.get(id).map(|(session, _)| session);
+        session.filter(|session| session.is_current()).cloned()
     }
 
     /// Chooses the namespace of a session.
     pub(super) fn choose(&self, id: &str, namespace: &str) {
-        if let Some(session) = self.0.lock().get_mut(id) {
+        if let Some((session, _)) = self.by_id.lock().get_mut(id) {
             namespace.clone_into(&mut session.namespace);
         }
     }
 
     /// Ends a session.
     pub(super) fn end(&self, id: &str) {
-        self.0.lock().remove(id);
+        self.by_id.lock().remove(id);
     }
+}
+
+/// The id of the oldest of some sessions.
+fn oldest<'a>(
+    sessions: impl Iterator<Item = (&'a String, &'a (Session, Share))>,
+) -> Option<String> {
+    sessions.min_by_key(|(_, (session, _))| session.start).map(|(id, _)| id.clone())
 }
 
 impl Session {
@@ -122,16 +154,21 @@ mod tests {
     fn sessions_are_bounded_and_end() {
         let sessions = Sessions::default();
         let token = Token::new("t").unwrap();
-        let first = sessions.start(token.clone()).unwrap();
+        let start = |caller: &str| sessions.start(token.clone(), &Some(caller.into())).unwrap();
+        let (other, first) = (start("other"), start("greedy"));
         assert_eq!(first.len(), 2 * ID_BYTES);
-        assert!(sessions.get(&first).is_some());
-        sessions.0.lock().get_mut(&first).unwrap().start = Duration::ZERO;
-        let others: Vec<_> =
-            (0..SESSIONS_MAX).map(|_| sessions.start(token.clone()).unwrap()).collect();
-        assert!(sessions.get(&first).is_none());
-        assert_eq!(sessions.0.lock().len(), SESSIONS_MAX);
-        sessions.end(&others[7]);
-        assert!(sessions.get(&others[7]).is_none());
+        for (id, age) in [(&first, 1), (&other, 2)] {
+            let earlier = coarse().saturating_sub(Duration::from_secs(age));
+            sessions.by_id.lock().get_mut(id).unwrap().0.start = earlier;
+        }
+        let others: Vec<_> = (0..SESSIONS_MAX).map(|_| start("greedy")).collect();
+        // The caller has lost its own sessions, and no other its own.
+        assert!(sessions.get(&first).is_none() && sessions.get(&other).is_some());
+        assert_eq!(sessions.by_id.lock().len(), 1 + SESSIONS_MAX / 2);
+        let last = others.last().unwrap();
+        assert!(sessions.get(last).is_some());
+        sessions.end(last);
+        assert!(sessions.get(last).is_none());
         assert!(Token::new("a\nb").is_none());
     }
 

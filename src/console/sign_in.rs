@@ -63,7 +63,7 @@ impl Console {
         }
         let token = Token::new(form.get("token"));
         let caller = token.as_ref().map(|token| self.services(Some(token), "").caller());
-        let (Some(token), Some(Ok(_))) = (token, caller) else {
+        let (Some(token), Some(Ok(caller))) = (token, caller) else {
             let Ok(permit) = TRIES.try_acquire() else {
                 let error = "too many wrong tokens at the moment; try again in a second";
                 return login_form(StatusCode::TOO_MANY_REQUESTS, next, Some(error));
@@ -77,7 +77,7 @@ impl Console {
             let error = "no caller of this server has this token";
             return login_form(StatusCode::UNAUTHORIZED, next, Some(error));
         };
-        let Some(id) = self.sessions.start(token) else {
+        let Some(id) = self.sessions.start(token, &caller.map(|caller| caller.name)) else {
             let error = "the operating system returned no random numbers; try again";
             return login_form(StatusCode::INTERNAL_SERVER_ERROR, next, Some(error));
         };

@@ -52,7 +52,12 @@ impl Visit {
         let check = VisitorCheck { console: console.clone(), session: self.session.clone() };
         let watching = match console.live.watch(self) {
             Ok(watching) => watching,
-            Err(reason) => return answer::refusal(StatusCode::SERVICE_UNAVAILABLE, reason),
+            Err(refused) => {
+                let reason = format!(
+                    "{refused}: the numbers of this page do not change until you reload it"
+                );
+                return answer::refusal(StatusCode::SERVICE_UNAVAILABLE, &reason);
+            }
         };
         let end = coarse() + AGE_MAX;
         let open = OpenPage { visit: check, watching, sent: 0, end, is_ended: false };

@@ -5,18 +5,21 @@ use std::{fmt, pin::Pin, sync::Arc};
 use super::{
     Console, cookies,
     fields::FormFields,
-    history::{CallHistory, PoolHistory},
+    history::CallHistory,
     page::{ConsolePage, Problem},
+    pool_history::PoolHistory,
     sessions::RightsId,
+    shares::Holder,
 };
 use crate::{
     admin::RunningServer,
     decision::{
-        names::Namespace,
+        names::{Name, Namespace},
         time::{Clock, Timestamp},
     },
     grpc::{InProcess, access::ConsoleCaller},
 };
+use bytes::Bytes;
 use hyper::http::request::Parts;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -118,6 +121,11 @@ impl Visit {
         &self.query
     }
 
+    /// The holder of what the visit opens.
+    pub(super) fn holder(&self) -> Holder {
+        self.caller.as_ref().map(|caller| caller.name.clone())
+    }
+
     /// The current time.
     pub(super) fn now(&self) -> Timestamp {
         Clock::system().now()
@@ -162,6 +170,12 @@ impl Visit {
     pub(super) fn client<C>(&self, new: fn(InProcess) -> C) -> C {
         new(self.services.clone())
     }
+}
+
+/// A name of a namespace as it is stored; `None` if it is invalid.
+pub(super) fn stored(name: &str, namespace: &Namespace) -> Option<Name> {
+    let name = Name::parse(Bytes::copy_from_slice(name.as_bytes())).ok()?;
+    Some(name.within(namespace))
 }
 
 /// A name in a query.

@@ -1,8 +1,8 @@
 //! Calls of the services within the process, for the console.
 //!
 //! A call has the same steps as one over HTTP/2: credentials, rights, limits of its namespace, parse,
-//! engine, audit line. There are three differences: the metrics of calls do not count it, overload
-//! does not shed it, and each action has an audit line.
+//! engine, audit line. There are four differences: the metrics of calls do not count it, overload
+//! does not shed it, its deadline is later than the default one, and each action has an audit line.
 
 use std::{
     convert::Infallible,
@@ -19,6 +19,7 @@ use tonic::{Status, body::Body, codegen::Service};
 
 use super::{
     access::{Access, CONSOLE, ConsoleCaller, NAMESPACE},
+    deadline,
     routes::Routes,
     tonic_call::Called,
 };
@@ -26,6 +27,9 @@ use crate::decision::names::Namespace;
 
 /// The metadata that names who banned a key, or lifted its ban.
 const ACTOR: HeaderName = HeaderName::from_static("x-tollgate-actor");
+/// The deadline of a call: a late page is better than none. While the store is unreachable, calls fail
+/// at once.
+const TIME_MAX: HeaderValue = HeaderValue::from_static("5S");
 
 /// The services of a server for one caller, as a transport of the generated clients.
 ///
@@ -34,7 +38,7 @@ const ACTOR: HeaderName = HeaderName::from_static("x-tollgate-actor");
 pub struct InProcess {
     routes: Routes,
     access: Arc<Access>,
-    /// The credentials and the namespace.
+    /// The credentials, the namespace and the deadline.
     headers: Arc<HeaderMap>,
 }
 
@@ -46,10 +50,8 @@ impl InProcess {
         token: Option<HeaderValue>,
         namespace: Option<HeaderValue>,
     ) -> InProcess {
-        let mut headers = HeaderMap::new();
-        headers.extend(token.map(|value| (AUTHORIZATION, value)));
-        headers.extend(namespace.map(|value| (NAMESPACE, value)));
-        InProcess { routes: routes.clone(), access: access.clone(), headers: Arc::new(headers) }
+        let headers = Arc::new(headers(token, namespace));
+        InProcess { routes: routes.clone(), access: access.clone(), headers }
     }
 
     /// Finds the caller. `None` on a server without callers. The error is the reason of a refusal,
@@ -114,6 +116,14 @@ impl Service<Request<Body>> for InProcess {
     }
 }
 
+/// The headers of each call.
+fn headers(token: Option<HeaderValue>, namespace: Option<HeaderValue>) -> HeaderMap {
+    let mut headers = HeaderMap::from_iter([(deadline::TIMEOUT, TIME_MAX)]);
+    headers.extend(token.map(|value| (AUTHORIZATION, value)));
+    headers.extend(namespace.map(|value| (NAMESPACE, value)));
+    headers
+}
+
 /// Extensions with one value.
 fn extension<T: Clone + Send + Sync + 'static>(value: T) -> hyper::http::Extensions {
     let mut extensions = hyper::http::Extensions::new();
@@ -123,4 +133,18 @@ fn extension<T: Clone + Send + Sync + 'static>(value: T) -> hyper::http::Extensi
 
 fn answer(status: &Status) -> Called {
     Box::pin(ready(Ok(status.clone().into_http())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn calls_have_five_seconds() {
+        let headers = headers(None, None);
+        assert_eq!(deadline::timeout(&headers), Some(Duration::from_secs(5)));
+        assert!(deadline::timeout(&headers) > Some(deadline::DEFAULT));
+    }
 }

@@ -14,7 +14,7 @@ use std::{fmt, sync::atomic::Ordering};
 use tokio::task::spawn_blocking;
 
 pub use page::CONTENT_TYPE;
-pub use pools::{PoolMetrics, SERIES_MAX};
+pub use pools::{PoolMetrics, PoolSeries, SERIES_MAX};
 pub use table::{METRICS, Metric, MetricKind};
 pub use totals::ProcessTotals;
 

@@ -1,7 +1,8 @@
 //! The series of pools that match `[metrics] pools`.
 //!
 //! A scrape reads the pools from the engine, so all servers of one Redis report the same values. It
-//! reads them at most once a second, and at most [`SERIES_MAX`] of them.
+//! reads them at most once a second, and at most [`SERIES_MAX`] of them. The console samples them for
+//! its charts.
 
 use std::{
     fmt,
@@ -53,7 +54,7 @@ pub struct PoolMetrics {
 
 /// The pools that one read found.
 #[derive(Debug, Default)]
-struct PoolSeries {
+pub struct PoolSeries {
     pools: Vec<(Name, PoolView)>,
     /// Matching pools above [`SERIES_MAX`].
     dropped: usize,
@@ -62,6 +63,13 @@ struct PoolSeries {
 impl fmt::Debug for PoolMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PoolMetrics").field("namespaces", &self.namespaces).finish_non_exhaustive()
+    }
+}
+
+impl PoolSeries {
+    /// The names and the states of the pools, at most [`SERIES_MAX`].
+    pub fn pools(&self) -> &[(Name, PoolView)] {
+        &self.pools
     }
 }
 
@@ -99,7 +107,7 @@ impl PoolMetrics {
     }
 
     /// The series of the last read, or of a new one. One scrape at a time reads.
-    async fn current(&self, engine: &Engine) -> Arc<PoolSeries> {
+    pub(in crate::admin) async fn current(&self, engine: &Engine) -> Arc<PoolSeries> {
         if self.namespaces.is_empty() {
             return Arc::default();
         }

@@ -5,10 +5,10 @@ use tollgate_client::pb::{
     GetKeyRequest, GetKeyResponse, ResetRateRequest, rate_service_client::RateServiceClient,
 };
 
-use super::{policy, rates};
+use super::policy;
 use crate::console::{
     fields::FormFields,
-    format::{Left, count, of_wire, percent},
+    format::{Left, count, duration, of_wire, percent},
     page::{ConsolePage, Problem},
     visit::{Visit, encoded},
 };
@@ -49,8 +49,8 @@ fn usage(state: &GetKeyResponse) -> LimitsTemplate {
         max: count(limit.max),
         percent: percent(limit.count, limit.max),
         remaining: count(limit.remaining),
-        window: rates::duration(limit.window.as_ref()),
-        reset_after: rates::duration(limit.reset_after.as_ref()),
+        window: duration(limit.window.as_ref()),
+        reset_after: duration(limit.reset_after.as_ref()),
     });
     LimitsTemplate { rows: rows.collect() }
 }

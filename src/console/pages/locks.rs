@@ -6,12 +6,13 @@ use tollgate_client::pb::{
     lock_service_client::LockServiceClient,
 };
 
-use super::names::{NameLinks, NamesFilter, PAGE};
+use super::names::{self, NamesFilter, PAGE};
 use crate::{
     console::{
         fields::FormFields,
         format::{Ago, Left, of_wire},
         page::{ConsolePage, Problem},
+        paging::Paging,
         visit::{Visit, encoded},
     },
     decision::time::Timestamp,
@@ -20,10 +21,9 @@ use crate::{
 #[derive(Template)]
 #[template(path = "locks_list.html")]
 struct LocksTemplate {
-    path: &'static str,
     rows: Vec<LockRow>,
     unreadable: Vec<String>,
-    links: NameLinks,
+    paging: Paging,
 }
 
 struct LockRow {
@@ -72,10 +72,9 @@ pub(super) async fn load(visit: &Visit) -> Result<ConsolePage, Problem> {
     };
     let now = visit.now();
     let list = LocksTemplate {
-        path: visit.entry.path,
         rows: listed.locks.into_iter().map(|lock| LockRow::new(lock, now)).collect(),
         unreadable: listed.unreadable,
-        links: NameLinks::new(visit, &listed.next_page_token),
+        paging: names::paging(visit, &listed.next_page_token),
     };
     page.live("locks", &list)
 }

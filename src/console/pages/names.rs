@@ -2,7 +2,10 @@
 
 use askama::Template;
 
-use crate::console::visit::{Visit, encoded};
+use crate::console::{
+    paging::Paging,
+    visit::{Visit, encoded},
+};
 
 /// Entries on a page.
 pub(super) const PAGE: u32 = 100;
@@ -17,16 +20,6 @@ pub(super) struct NamesFilter<'a> {
     prefix: &'a str,
 }
 
-/// The links of a list.
-#[derive(Debug)]
-pub(super) struct NameLinks {
-    /// The query of the first page.
-    pub(super) first: String,
-    /// The query of the next page; `None` on the last one.
-    pub(super) next: Option<String>,
-    pub(super) is_first: bool,
-}
-
 impl<'a> NamesFilter<'a> {
     /// The filter of the page of a visit. `one` is the path of the page about one entry.
     pub(super) fn new(visit: &'a Visit, one: &'static str) -> NamesFilter<'a> {
@@ -34,14 +27,12 @@ impl<'a> NamesFilter<'a> {
     }
 }
 
-impl NameLinks {
-    /// The links of the page of a visit. `next` is the token of the next page.
-    pub(super) fn new(visit: &Visit, next: &str) -> NameLinks {
-        let first = format!("prefix={}", encoded(visit.query().get("prefix")));
-        let next = match next {
-            "" => None,
-            next => Some(format!("{first}&page={}", encoded(next))),
-        };
-        NameLinks { first, next, is_first: visit.query().get("page").is_empty() }
-    }
+/// The links of a list on the page of a visit. `next` is the token of the next page.
+pub(super) fn paging(visit: &Visit, next: &str) -> Paging {
+    let (path, query) = (visit.entry.path, visit.query());
+    let first = format!("{path}?prefix={}", encoded(query.get("prefix")));
+    Paging::new("the list", query.get("page"), next, |token| match token {
+        "" => first.clone(),
+        token => format!("{first}&page={}", encoded(token)),
+    })
 }

@@ -1,6 +1,7 @@
 //! A policy: its rules, the keys that it refuses most, and its bans.
 
 use askama::Template;
+use futures_util::future::join_all;
 use tollgate_client::pb::{
     Ban, BanRequest, GetKeyRequest, ListBansRequest, UnbanRequest,
     rate_service_client::RateServiceClient,
@@ -11,6 +12,7 @@ use crate::console::{
     fields::FormFields,
     format::{Left, count, of_wire},
     page::{ConsolePage, Problem},
+    paging::Paging,
     visit::{Visit, encoded},
 };
 
@@ -54,8 +56,7 @@ struct BansTemplate {
     rows: Vec<BanRow>,
     may_lift: bool,
     may_ban: bool,
-    next: Option<String>,
-    is_first: bool,
+    paging: Paging,
 }
 
 struct BanRow {
@@ -77,25 +78,33 @@ async fn rules(visit: &Visit) -> Result<RulesTemplate, Problem> {
     Ok(RulesTemplate { rows })
 }
 
-/// The keys that were refused most, as far as the visitor may read them.
+/// A key that was refused; `None` if the visitor may not read it.
+async fn refused_row(
+    visit: &Visit,
+    key: &str,
+    refused: u64,
+) -> Result<Option<RefusedRow>, Problem> {
+    let request = GetKeyRequest { key: key.to_owned(), policy: visit.name().to_owned() };
+    let state = match visit.client(RateServiceClient::new).get_key(request).await {
+        Ok(state) => state.into_inner(),
+        Err(status) if status.code() == tonic::Code::PermissionDenied => return Ok(None),
+        Err(status) => return Err(status.into()),
+    };
+    Ok(Some(RefusedRow {
+        link: encoded(key),
+        key: key.to_owned(),
+        refused: count(refused),
+        is_banned: state.ban.is_some(),
+    }))
+}
+
+/// The keys that were refused most, as far as the visitor may read them. Reads all at the same time.
 async fn refused(visit: &Visit) -> Result<RefusedTemplate, Problem> {
     let refused = rates::refused(visit, visit.name());
-    let mut rows = Vec::new();
-    for (key, number) in refused.keys.iter().take(KEYS) {
-        let Ok(key) = std::str::from_utf8(key) else { continue };
-        let request = GetKeyRequest { key: key.to_owned(), policy: visit.name().to_owned() };
-        let state = match visit.client(RateServiceClient::new).get_key(request).await {
-            Ok(state) => state.into_inner(),
-            Err(status) if status.code() == tonic::Code::PermissionDenied => continue,
-            Err(status) => return Err(status.into()),
-        };
-        rows.push(RefusedRow {
-            link: encoded(key),
-            key: key.to_owned(),
-            refused: count(*number),
-            is_banned: state.ban.is_some(),
-        });
-    }
+    let keys = refused.keys.iter().take(KEYS);
+    let keys = keys.filter_map(|(key, number)| Some((std::str::from_utf8(key).ok()?, *number)));
+    let rows = join_all(keys.map(|(key, number)| refused_row(visit, key, number))).await;
+    let rows = rows.into_iter().filter_map(Result::transpose).collect::<Result<_, Problem>>()?;
     let policy = encoded(visit.name());
     Ok(RefusedTemplate { policy, rows, refused: count(refused.count) })
 }
@@ -109,20 +118,23 @@ async fn bans(visit: &Visit) -> Result<BansTemplate, Problem> {
     };
     let page = visit.client(RateServiceClient::new).list_bans(request).await?.into_inner();
     let now = visit.now();
+    let policy = encoded(visit.name());
     let rows = page.bans.into_iter().map(|ban| BanRow {
         link: encoded(&ban.key),
         left: of_wire(ban.until.as_ref()).map(|until| Left::new(until, now)),
         ban,
     });
-    let policy = encoded(visit.name());
-    let next = Some(page.next_page_token).filter(|next| !next.is_empty());
+    let url = |token: &str| match token {
+        "" => format!("/policy?name={policy}#bans"),
+        token => format!("/policy?name={policy}&bans={}#bans", encoded(token)),
+    };
+    let paging = Paging::new("bans", token, &page.next_page_token, url);
     Ok(BansTemplate {
         rows: rows.collect(),
         may_lift: visit.may("RateService/Unban"),
         may_ban: visit.may("RateService/Ban"),
-        next: next.map(|next| format!("name={policy}&bans={}#bans", encoded(&next))),
+        paging,
         policy,
-        is_first: token.is_empty(),
     })
 }
 

@@ -13,10 +13,11 @@ use crate::{
     console::{
         chart::{Chart, ChartLine},
         fields::FormFields,
-        format::{Ago, Left, count, length, of_wire, percent},
-        history::PoolStep,
+        format::{Ago, Left, count, duration, of_wire, percent},
         page::{ConsolePage, Problem},
-        visit::{Visit, encoded},
+        paging::Paging,
+        pool_history::PoolStep,
+        visit::{Visit, encoded, stored},
     },
     decision::time::Timestamp,
 };
@@ -65,10 +66,7 @@ struct SettingsTemplate {
 struct LeasesTemplate {
     rows: Vec<LeaseRow>,
     may_evict: bool,
-    /// The query of the first and of the next page.
-    first: String,
-    next: Option<String>,
-    is_first: bool,
+    paging: Paging,
 }
 
 struct LeaseRow {
@@ -80,15 +78,11 @@ struct LeaseRow {
 #[derive(Template)]
 #[template(path = "pool_tasks.html")]
 struct TasksTemplate {
-    /// `queued` or `dead`.
-    kind: &'static str,
     title: &'static str,
     rows: Vec<TaskRow>,
     may_cancel: bool,
     may_requeue: bool,
-    first: String,
-    next: Option<String>,
-    is_first: bool,
+    paging: Paging,
 }
 
 struct TaskRow {
@@ -97,14 +91,6 @@ struct TaskRow {
     last_attempt: &'static str,
     queued: Option<Ago>,
     expires: Option<Left>,
-}
-
-/// The time of a message as a length.
-fn duration(wire: Option<prost_types::Duration>) -> String {
-    let wire = wire.unwrap_or_default();
-    let seconds = u64::try_from(wire.seconds).unwrap_or_default();
-    let nanos = u32::try_from(wire.nanos).unwrap_or_default();
-    length(std::time::Duration::new(seconds, nanos))
 }
 
 fn ago(time: Option<&prost_types::Timestamp>, now: Timestamp) -> Option<Ago> {
@@ -134,8 +120,13 @@ fn usage(pool: Pool, now: Timestamp) -> UsageTemplate {
     }
 }
 
-fn chart(visit: &Visit) -> Chart {
-    let steps = visit.pools().steps(visit.rights, visit.name());
+/// Draws the usage of the last 15 minutes, and notes that of now.
+fn chart(visit: &Visit, now: PoolStep) -> Chart {
+    let namespace = visit.permitted("AdmissionService/GetPool");
+    let name = namespace.and_then(|namespace| stored(visit.name(), &namespace));
+    let (pools, name) = (visit.pools(), name.as_ref());
+    let steps = name.map(|name| pools.steps(name)).unwrap_or_default();
+    name.into_iter().for_each(|name| pools.note(&visit.holder(), name, now));
     let line = |name, class, value: fn(&PoolStep) -> u32| ChartLine {
         name,
         class,
@@ -146,7 +137,11 @@ fn chart(visit: &Visit) -> Chart {
         line("waiting", "two", |step| step.waiters),
         line("capacity", "limit", |step| step.capacity),
     ];
-    Chart { title: "In use, waiting and capacity, while a page showed the pool", lines }
+    let title = match name.is_some_and(|name| pools.samples(name)) {
+        true => "In use, waiting and capacity",
+        false => "In use, waiting and capacity, while a page showed the pool",
+    };
+    Chart { title, lines }
 }
 
 fn settings(pool: &Pool, visit: &Visit) -> SettingsTemplate {
@@ -154,29 +149,29 @@ fn settings(pool: &Pool, visit: &Visit) -> SettingsTemplate {
     SettingsTemplate {
         capacity: config.capacity,
         paused: config.paused,
-        lease_duration: duration(config.lease_duration),
-        expiry_grace: duration(config.expiry_grace),
+        lease_duration: duration(config.lease_duration.as_ref()),
+        expiry_grace: duration(config.expiry_grace.as_ref()),
         max_attempts: config.max_attempts,
         overrides: config.overrides.join(", "),
         may_configure: visit.may("AdmissionService/ConfigurePool"),
     }
 }
 
-/// The query of this page with one page token.
-fn link(visit: &Visit, field: &str, token: &str) -> String {
+/// The links of a list on the page. `field` is the part with the list, and the field of the query with
+/// its page token.
+fn paging(visit: &Visit, of: &'static str, field: &str, next: &str) -> Paging {
     let name = encoded(visit.name());
-    match token.is_empty() {
-        true => format!("name={name}#{field}"),
-        false => format!("name={name}&{field}={}#{field}", encoded(token)),
-    }
+    Paging::new(of, visit.query().get(field), next, |token| match token {
+        "" => format!("/pool?name={name}#{field}"),
+        token => format!("/pool?name={name}&{field}={}#{field}", encoded(token)),
+    })
 }
 
 async fn leases(visit: &Visit) -> Result<LeasesTemplate, Problem> {
-    let token = visit.query().get("leases");
     let request = ListLeasesRequest {
         pool: visit.name().to_owned(),
         page_size: Some(PAGE),
-        page_token: token.to_owned(),
+        page_token: visit.query().get("leases").to_owned(),
     };
     let page = visit.client(AdmissionServiceClient::new).list_leases(request).await?.into_inner();
     let now = visit.now();
@@ -185,28 +180,24 @@ async fn leases(visit: &Visit) -> Result<LeasesTemplate, Problem> {
         left: left(lease.expire_time.as_ref(), now),
         lease,
     });
-    let next = Some(page.next_page_token).filter(|next| !next.is_empty());
     Ok(LeasesTemplate {
         rows: rows.collect(),
         may_evict: visit.may("AdmissionService/EvictTask"),
-        first: link(visit, "leases", ""),
-        next: next.map(|next| link(visit, "leases", &next)),
-        is_first: token.is_empty(),
+        paging: paging(visit, "leases", "leases", &page.next_page_token),
     })
 }
 
 async fn tasks(
     visit: &Visit,
     state: TaskState,
-    kind: &'static str,
+    field: &'static str,
     title: &'static str,
 ) -> Result<TasksTemplate, Problem> {
-    let token = visit.query().get(kind);
     let request = ListTasksRequest {
         pool: visit.name().to_owned(),
         state: state.into(),
         page_size: Some(PAGE),
-        page_token: token.to_owned(),
+        page_token: visit.query().get(field).to_owned(),
     };
     let page = visit.client(AdmissionServiceClient::new).list_tasks(request).await?.into_inner();
     let now = visit.now();
@@ -228,16 +219,12 @@ async fn tasks(
         expires: left(task.expire_time.as_ref(), now),
         task,
     });
-    let next = Some(page.next_page_token).filter(|next| !next.is_empty());
     Ok(TasksTemplate {
-        kind,
         title,
         rows: rows.collect(),
         may_cancel: state != TaskState::Dead && visit.may("AdmissionService/CancelTask"),
         may_requeue: state == TaskState::Dead && visit.may("AdmissionService/RequeueTask"),
-        first: link(visit, kind, ""),
-        next: next.map(|next| link(visit, kind, &next)),
-        is_first: token.is_empty(),
+        paging: paging(visit, title, field, &page.next_page_token),
     })
 }
 
@@ -253,15 +240,15 @@ pub(super) async fn load(visit: &Visit) -> Result<ConsolePage, Problem> {
         .unwrap_or_default();
     let used = pool.usage.unwrap_or_default();
     let step = PoolStep::new(used.in_use, used.capacity, pool.waiters);
-    visit.pools().note(visit.rights, visit.name(), step);
+    let chart = chart(visit, step);
     let settings = settings(&pool, visit);
     ConsolePage::new(visit.name())
         .live("usage", &usage(pool, visit.now()))?
-        .live("chart", &ChartTemplate { chart: chart(visit) })?
+        .live("chart", &ChartTemplate { chart })?
         .live("settings", &settings)?
         .live("leases", &leases(visit).await?)?
-        .live("queued", &tasks(visit, TaskState::Unspecified, "queued", "Queued tasks").await?)?
-        .live("dead", &tasks(visit, TaskState::Dead, "dead", "Dead tasks").await?)
+        .live("queued", &tasks(visit, TaskState::Unspecified, "queued", "queued tasks").await?)?
+        .live("dead", &tasks(visit, TaskState::Dead, "dead", "dead tasks").await?)
 }
 
 /// Changes settings of the pool.

@@ -7,9 +7,9 @@ use tollgate_client::pb::{
 
 use crate::console::{
     format::{count, percent},
-    history::PoolStep,
     page::{ConsolePage, Problem},
-    visit::{Visit, encoded},
+    pool_history::PoolStep,
+    visit::{Visit, encoded, stored},
 };
 
 /// Pools on a page.
@@ -77,6 +77,11 @@ impl ListedPool {
 /// Reads the pools whose names begin with a prefix, the fullest first. Notes their usage.
 pub(super) async fn read(visit: &Visit, prefix: &str) -> Result<ListedPools, Problem> {
     let (mut all, mut read, mut token) = (ListedPools::default(), 0, String::new());
+    let (namespace, holder) = (visit.permitted("AdmissionService/ListPools"), visit.holder());
+    let note = |pool: &str, step| {
+        let name = namespace.as_ref().and_then(|namespace| stored(pool, namespace));
+        name.into_iter().for_each(|name| visit.pools().note(&holder, &name, step));
+    };
     loop {
         let request = ListPoolsRequest { page_size: Some(CALL), page_token: token };
         let page =
@@ -85,7 +90,7 @@ pub(super) async fn read(visit: &Visit, prefix: &str) -> Result<ListedPools, Pro
         for pool in page.pools.iter().filter(|pool| pool.pool.starts_with(prefix)) {
             if let Some(usage) = pool.usage {
                 let step = PoolStep::new(usage.in_use, usage.capacity, pool.waiters);
-                visit.pools().note(visit.rights, &pool.pool, step);
+                note(&pool.pool, step);
             }
             all.rows.push(ListedPool::new(pool));
         }

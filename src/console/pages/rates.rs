@@ -1,9 +1,6 @@
 //! Rates: the policies, their refusals, and the form that looks up a key.
 
-use std::time::Duration;
-
 use askama::Template;
-use bytes::Bytes;
 use tollgate_client::pb::{
     Algorithm, Limit, ListPoliciesRequest, Policy, Rule, Tier, TierAction,
     rate_service_client::RateServiceClient,
@@ -11,14 +8,11 @@ use tollgate_client::pb::{
 
 use crate::{
     console::{
-        format::{count, length},
+        format::{count, duration},
         page::{ConsolePage, Problem},
-        visit::{Visit, encoded},
+        visit::{Visit, encoded, stored},
     },
-    decision::{
-        metrics::refusals::{self, RefusedChecks},
-        names::Name,
-    },
+    decision::metrics::refusals::{self, RefusedChecks},
 };
 
 #[derive(Template)]
@@ -42,14 +36,6 @@ struct PolicyRow {
 #[template(path = "rates_lookup.html")]
 struct LookupTemplate {
     names: Vec<String>,
-}
-
-/// The length in a message.
-pub(super) fn duration(wire: Option<&prost_types::Duration>) -> String {
-    let wire = wire.copied().unwrap_or_default();
-    let seconds = u64::try_from(wire.seconds).unwrap_or_default();
-    let nanos = u32::try_from(wire.nanos).unwrap_or_default();
-    length(Duration::new(seconds, nanos))
 }
 
 /// A limit in words: `100 per 1 min, sliding window`.
@@ -95,11 +81,8 @@ pub(super) async fn policies(visit: &Visit) -> Result<Vec<Policy>, Problem> {
 /// The refusals of a policy by this server.
 pub(super) fn refused(visit: &Visit, policy: &str) -> RefusedChecks {
     let namespace = visit.permitted("RateService/GetKey");
-    let name = Name::parse(Bytes::copy_from_slice(policy.as_bytes()));
-    match (namespace, name) {
-        (Some(namespace), Ok(name)) => refusals::of(name.within(&namespace).as_bytes()),
-        _ => RefusedChecks::default(),
-    }
+    let name = namespace.and_then(|namespace| stored(policy, &namespace));
+    name.map_or_else(RefusedChecks::default, |name| refusals::of(name.as_bytes()))
 }
 
 /// Refused checks per second, over the last minute.

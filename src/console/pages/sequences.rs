@@ -6,20 +6,20 @@ use tollgate_client::pb::{
     sequence_service_client::SequenceServiceClient,
 };
 
-use super::names::{NameLinks, NamesFilter, PAGE};
+use super::names::{self, NamesFilter, PAGE};
 use crate::console::{
     format::{Moment, count, of_wire},
     page::{ConsolePage, Problem},
+    paging::Paging,
     visit::{Visit, encoded},
 };
 
 #[derive(Template)]
 #[template(path = "sequences_list.html")]
 struct SequencesTemplate {
-    path: &'static str,
     rows: Vec<SequenceRow>,
     unreadable: Vec<String>,
-    links: NameLinks,
+    paging: Paging,
 }
 
 struct SequenceRow {
@@ -56,10 +56,9 @@ pub(super) async fn load(visit: &Visit) -> Result<ConsolePage, Problem> {
         sequence,
     });
     let list = SequencesTemplate {
-        path: visit.entry.path,
         rows: rows.collect(),
         unreadable: listed.unreadable,
-        links: NameLinks::new(visit, &listed.next_page_token),
+        paging: names::paging(visit, &listed.next_page_token),
     };
     page.live("sequences", &list)
 }

@@ -6,21 +6,21 @@ use tollgate_client::pb::{
     stock_service_client::StockServiceClient,
 };
 
-use super::names::{NameLinks, NamesFilter, PAGE};
+use super::names::{self, NamesFilter, PAGE};
 use crate::console::{
     fields::FormFields,
     format::{count, percent},
     page::{ConsolePage, Problem},
+    paging::Paging,
     visit::{Visit, encoded},
 };
 
 #[derive(Template)]
 #[template(path = "stock_list.html")]
 struct SkusTemplate {
-    path: &'static str,
     rows: Vec<StockRow>,
     unreadable: Vec<String>,
-    links: NameLinks,
+    paging: Paging,
 }
 
 struct StockRow {
@@ -71,10 +71,9 @@ pub(super) async fn load(visit: &Visit) -> Result<ConsolePage, Problem> {
         Err(status) => return page.lacking_or(status),
     };
     let list = SkusTemplate {
-        path: visit.entry.path,
         rows: listed.stock.iter().map(StockRow::new).collect(),
         unreadable: listed.unreadable,
-        links: NameLinks::new(visit, &listed.next_page_token),
+        paging: names::paging(visit, &listed.next_page_token),
     };
     page.live("stock", &list)
 }

@@ -87,7 +87,8 @@ impl Admin {
     ) {
         let Some(listener) = self.listener else { return pending().await };
         let is_loopback = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
-        let new_console = || Console::new(server.clone(), routes, access.clone());
+        let pools = Arc::new(pools);
+        let new_console = || Console::new(server.clone(), routes, access.clone(), pools.clone());
         let console = self.has_console.then(new_console);
         let access = (!is_loopback).then_some(access);
         let sampled = console.clone();

@@ -24,6 +24,9 @@ const JSON: &str = "application/json";
 const PATHS: [&str; 7] =
     ["/livez", "/readyz", "/healthcheck", "/metrics", "/status", "/rlconfig", "/json"];
 
+const HOST_REFUSED: &str = "Host must be an address, a name without a dot, or a name in .localhost, \
+                            .local or .internal; a proxy can send `Host: localhost`";
+
 /// Status, content type and body of an answer.
 type AdminPage = (StatusCode, &'static str, String);
 
@@ -31,8 +34,8 @@ type AdminPage = (StatusCode, &'static str, String);
 #[derive(Debug)]
 pub(super) struct AdminPages {
     pub(super) server: Arc<RunningServer>,
-    pub(super) pools: PoolMetrics,
-    /// Checks tokens; `None` on a loopback address.
+    pub(super) pools: Arc<PoolMetrics>,
+    /// Checks tokens. `None` on a loopback address, where `Host` is checked in place of a token.
     pub(super) access: Option<Arc<Access>>,
     /// The service of Envoy over HTTP/1.1.
     pub(super) json: JsonService,
@@ -85,9 +88,15 @@ impl AdminPages {
                 return text(StatusCode::NOT_FOUND, known);
             }
         }
-        if let Some(access) = &self.access
-            && let Err((is_known, reason)) = access.check_admin(request.headers())
-        {
+        let refused = match &self.access {
+            Some(access) => access.check_admin(request.headers()).err(),
+            // DNS rebinding: another site can resolve its own name to this address.
+            None if !console::is_private_host(request.headers()) => {
+                Some((true, HOST_REFUSED.to_owned()))
+            }
+            None => None,
+        };
+        if let Some((is_known, reason)) = refused {
             let status = if is_known { StatusCode::FORBIDDEN } else { StatusCode::UNAUTHORIZED };
             return text(status, &format!("{reason}\n"));
         }

@@ -26,6 +26,36 @@ async fn the_status_names_version_engine_and_configuration() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn pages_without_a_token_refuse_hosts_that_another_site_can_have() {
+    let server = AdminServer::start(&[]).await;
+    let get = async |path: &str, host: &str| {
+        exchange(server.port, format!("GET {path} HTTP/1.1\r\n{host}\r\n").as_bytes()).await
+    };
+    for path in ["/metrics", "/status", "/rlconfig"] {
+        for host in ["rebound.example", "localhost.rebound.example", "tollgate.prod.example:50052"]
+        {
+            let (status, reason) = get(path, &format!("Host: {host}\r\n")).await;
+            assert!(status == 403 && reason.starts_with("Host must be an address"), "{reason}");
+        }
+        // Prometheus and probes use an address, or the name of a service. Programs can omit Host.
+        for host in [
+            "Host: 127.0.0.1:50052\r\n",
+            "Host: 10.1.2.3:50052\r\n",
+            "Host: tollgate:50052\r\n",
+            "Host: tollgate.prod.svc.cluster.local:50052\r\n",
+            "Host: host.docker.internal:50052\r\n",
+        ] {
+            assert_eq!(get(path, host).await.0, 200, "{path} {host}");
+        }
+        let no_host = format!("GET {path} HTTP/1.0\r\n\r\n");
+        assert_eq!(exchange(server.port, no_host.as_bytes()).await.0, 200, "{path}");
+    }
+    for path in ["/livez", "/readyz", "/healthcheck"] {
+        assert_eq!(get(path, "Host: probes.example\r\n").await.0, 200, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_without_its_store_is_alive_and_not_ready() {
     let mut redis = OwnRedis::prepare();
     let url = format!("redis://127.0.0.1:{}", redis.port);

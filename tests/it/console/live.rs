@@ -12,13 +12,13 @@ use super::{ALL, ConsoleServer, PATIENCE, caller, on_both_stores};
 use crate::support::{access::Token, world::admit};
 
 /// A stream of a live page.
-struct Live {
+pub(super) struct Live {
     stream: TcpStream,
     text: String,
 }
 
 impl Live {
-    async fn open(server: &ConsoleServer, path: &str, headers: &str) -> Live {
+    pub(super) async fn open(server: &ConsoleServer, path: &str, headers: &str) -> Live {
         let mut stream = server.connect().await;
         let host = format!("localhost:{}", server.port);
         let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{headers}\r\n");
@@ -27,7 +27,7 @@ impl Live {
     }
 
     /// Reads until the text holds; returns it.
-    async fn until(&mut self, holds: impl Fn(&str) -> bool) -> String {
+    pub(super) async fn until(&mut self, holds: impl Fn(&str) -> bool) -> String {
         let read = async {
             let mut buffer = vec![0; 64 * 1024];
             while !holds(&self.text) {

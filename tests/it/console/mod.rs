@@ -2,10 +2,12 @@
 
 mod access;
 mod actions;
+mod charts;
 mod live;
 mod names;
 mod pages;
 mod rates;
+mod shares;
 mod system;
 
 use std::time::Duration;

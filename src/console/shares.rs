@@ -1,0 +1,129 @@
+//! Maxima that the callers of a server share.
+//!
+//! A caller holds at most as many as stay free for the others, so at most half of a maximum. On a server
+//! without callers all visitors have the same rights, and there is no share.
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use parking_lot::Mutex;
+
+/// The name of a caller; `None` on a server without callers, and for the server itself.
+pub(super) type Holder = Option<Arc<str>>;
+
+/// A maximum, and how many of it each caller holds.
+#[derive(Debug)]
+pub(super) struct Shares {
+    max: usize,
+    /// What is counted, in the plural.
+    what: &'static str,
+    held: Arc<Mutex<Held>>,
+}
+
+type Held = HashMap<Holder, usize>;
+
+/// One of a maximum, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Share {
+    holder: Holder,
+    held: Arc<Mutex<Held>>,
+}
+
+/// Why a holder gets no further share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ShareRefused {
+    /// The maximum is reached.
+    AllHeld { max: usize, what: &'static str },
+    /// The caller holds as many as are free.
+    ByOneCaller { own: usize, max: usize, what: &'static str },
+}
+
+impl Shares {
+    /// A maximum of `max` things; `what` names them in messages, in the plural.
+    pub(super) fn new(max: usize, what: &'static str) -> Shares {
+        Shares { max, what, held: Arc::default() }
+    }
+
+    /// Takes one. Fails if none is free, or if the caller holds as many as are free.
+    pub(super) fn take(&self, holder: &Holder) -> Result<Share, ShareRefused> {
+        let Shares { max, what, .. } = *self;
+        let mut held = self.held.lock();
+        let free = max.saturating_sub(held.values().sum());
+        let own = held.get(holder).copied().unwrap_or_default();
+        if free == 0 {
+            return Err(ShareRefused::AllHeld { max, what });
+        }
+        if holder.is_some() && own >= free {
+            return Err(ShareRefused::ByOneCaller { own, max, what });
+        }
+        held.insert(holder.clone(), own + 1);
+        Ok(Share { holder: holder.clone(), held: self.held.clone() })
+    }
+}
+
+impl Share {
+    /// Whether a caller holds it.
+    pub(super) fn is_of(&self, holder: &Holder) -> bool {
+        self.holder == *holder
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut held = self.held.lock();
+        match held.get_mut(&self.holder) {
+            Some(own) if *own > 1 => *own -= 1,
+            _ => drop(held.remove(&self.holder)),
+        }
+    }
+}
+
+impl fmt::Display for ShareRefused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ShareRefused::AllHeld { max, what } => {
+                write!(f, "this server has its maximum of {max} {what} open")
+            }
+            ShareRefused::ByOneCaller { own, max, what } => {
+                write!(f, "this caller has {own} of at most {max} {what} open, as many as are free")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take_all(shares: &Shares, holder: &Holder) -> Vec<Share> {
+        std::iter::from_fn(|| shares.take(holder).ok()).collect()
+    }
+
+    #[test]
+    fn a_caller_holds_at_most_as_many_as_are_free() {
+        let shares = Shares::new(12, "pages");
+        let [greedy, other] = ["greedy", "other"].map(|name| Some(Arc::from(name)));
+        let mut held = take_all(&shares, &greedy);
+        assert_eq!(held.len(), 6);
+        let refused = shares.take(&greedy).unwrap_err();
+        assert_eq!(refused, ShareRefused::ByOneCaller { own: 6, max: 12, what: "pages" });
+        let text = "this caller has 6 of at most 12 pages open, as many as are free";
+        assert_eq!(refused.to_string(), text);
+        let others = take_all(&shares, &other);
+        assert_eq!(others.len(), 3);
+        // What the caller gives back is free for both.
+        held.truncate(2);
+        assert_eq!(take_all(&shares, &greedy).len(), 3);
+        drop((held, others));
+        assert!(shares.held.lock().is_empty());
+    }
+
+    #[test]
+    fn without_callers_every_visitor_can_hold_all() {
+        let shares = Shares::new(5, "pages");
+        let held = take_all(&shares, &None);
+        assert_eq!(held.len(), 5);
+        let refused = shares.take(&None).unwrap_err();
+        assert_eq!(refused.to_string(), "this server has its maximum of 5 pages open");
+        assert_eq!(refused, shares.take(&Some("a".into())).unwrap_err());
+    }
+}
