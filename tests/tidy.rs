@@ -27,14 +27,14 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// All files below `folder` with this extension, and their text.
+/// All files below `folder` with this extension, and their text; without those that npm installs.
 fn files(folder: &str, ending: &str) -> Vec<(PathBuf, String)> {
     let (mut found, mut folders) = (Vec::new(), vec![root().join(folder)]);
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                folders.push(path);
+                folders.extend(Some(path).filter(|path| !path.ends_with("node_modules")));
             } else if path.extension().is_some_and(|extension| extension == ending) {
                 let text = fs::read_to_string(&path).unwrap();
                 found.push((path.strip_prefix(root()).unwrap().to_owned(), text));

@@ -16,7 +16,7 @@ use super::{
     events::{EventRow, EventSource, EventStream},
     page::Problem,
     sessions::RightsId,
-    shares::{Share, Shares},
+    shares::{HeldShare, Shares},
     visit::Visit,
 };
 use crate::decision::time::coarse;
@@ -53,7 +53,7 @@ type FeedId = (RightsId, EventSource);
 #[derive(Debug)]
 struct EventFeed {
     state: Mutex<FeedState>,
-    _share: Share,
+    _share: HeldShare,
 }
 
 #[derive(Debug)]

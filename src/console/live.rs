@@ -13,7 +13,7 @@ use tokio::{sync::watch, time::sleep};
 use super::{
     page::{ConsolePage, PagePart, Problem},
     sessions::RightsId,
-    shares::{Share, ShareRefused, Shares},
+    shares::{HeldShare, ShareRefused, Shares},
     visit::Visit,
 };
 use crate::decision::time::{Timestamp, monotonic};
@@ -75,7 +75,7 @@ struct WatchedPage {
     /// Whether the next rendering is published although nothing changed, for a new watcher. Its page
     /// may be newer than the last rendering, because it shows an action.
     is_due: bool,
-    _share: Share,
+    _share: HeldShare,
 }
 
 /// The parts of a page at one moment.
@@ -99,7 +99,7 @@ struct LivePart {
 #[derive(Debug)]
 pub(super) struct Watching {
     pub(super) parts: watch::Receiver<PartsNow>,
-    _share: Share,
+    _share: HeldShare,
 }
 
 impl LivePages {

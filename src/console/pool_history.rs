@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::{
     history::{STEPS, step_now},
-    shares::{Holder, Share, Shares},
+    shares::{HeldShare, Holder, Shares},
 };
 use crate::decision::names::Name;
 
@@ -33,7 +33,7 @@ pub(super) struct PoolStep {
 
 /// Who reads the usage of a pool.
 #[derive(Debug, Clone, Copy)]
-enum Source<'a> {
+enum UsageSource<'a> {
     /// A page for this caller.
     Page(&'a Holder),
     /// The server, in each step.
@@ -59,7 +59,7 @@ struct KnownPool {
     /// The oldest first.
     steps: VecDeque<PoolStep>,
     is_sampled: bool,
-    _share: Share,
+    _share: HeldShare,
 }
 
 impl Default for PoolHistory {
@@ -72,15 +72,15 @@ impl PoolHistory {
     /// Notes the usage that a page shows. Does nothing if the maximum of pools, or the share of the
     /// caller, is reached.
     pub(super) fn note(&self, holder: &Holder, pool: &Name, usage: PoolStep) {
-        self.note_at(Source::Page(holder), pool, usage, step_now());
+        self.note_at(UsageSource::Page(holder), pool, usage, step_now());
     }
 
     /// Notes a sample. If all places are taken, it takes that of a pool that only pages showed.
     pub(super) fn sample(&self, pool: &Name, usage: PoolStep) {
-        self.note_at(Source::Sample, pool, usage, step_now());
+        self.note_at(UsageSource::Sample, pool, usage, step_now());
     }
 
-    fn note_at(&self, source: Source<'_>, pool: &Name, usage: PoolStep, at: u32) {
+    fn note_at(&self, source: UsageSource<'_>, pool: &Name, usage: PoolStep, at: u32) {
         let mut pools = self.pools.lock();
         if !pools.by_name.contains_key(pool) {
             let Some(share) = self.place(&mut pools, source, at) else { return };
@@ -88,7 +88,7 @@ impl PoolHistory {
             pools.by_name.insert(pool.detached(), known);
         }
         let Some(known) = pools.by_name.get_mut(pool) else { return };
-        known.is_sampled |= matches!(source, Source::Sample);
+        known.is_sampled |= matches!(source, UsageSource::Sample);
         match known.steps.back_mut().filter(|last| last.at == at) {
             Some(last) => {
                 last.in_use = last.in_use.max(usage.in_use);
@@ -103,10 +103,10 @@ impl PoolHistory {
     }
 
     /// Finds a place for a further pool. Removes pools without a recent step, at most once in a step.
-    fn place(&self, pools: &mut KnownPools, source: Source<'_>, at: u32) -> Option<Share> {
+    fn place(&self, pools: &mut KnownPools, source: UsageSource<'_>, at: u32) -> Option<HeldShare> {
         let holder = match source {
-            Source::Page(holder) => holder,
-            Source::Sample => &None,
+            UsageSource::Page(holder) => holder,
+            UsageSource::Sample => &None,
         };
         if let Ok(share) = self.shares.take(holder) {
             return Some(share);
@@ -114,7 +114,7 @@ impl PoolHistory {
         if mem::replace(&mut pools.cleaned, at) != at {
             pools.by_name.retain(|_, pool| pool.last() + AGE_MAX > at);
         }
-        if matches!(source, Source::Sample) && pools.by_name.len() >= POOLS_MAX {
+        if matches!(source, UsageSource::Sample) && pools.by_name.len() >= POOLS_MAX {
             let shown = pools.by_name.iter().filter(|(_, pool)| !pool.is_sampled);
             let oldest = shown.min_by_key(|(_, pool)| pool.last()).map(|(name, _)| name.clone());
             pools.by_name.remove(&oldest?);
@@ -165,13 +165,13 @@ mod tests {
 
     use super::*;
 
-    const OPEN: Source<'static> = Source::Page(&None);
+    const OPEN: UsageSource<'static> = UsageSource::Page(&None);
 
     fn pool(name: &str) -> Name {
         Name::parse(Bytes::copy_from_slice(name.as_bytes())).unwrap()
     }
 
-    fn fill(history: &PoolHistory, source: Source<'_>, prefix: &str) {
+    fn fill(history: &PoolHistory, source: UsageSource<'_>, prefix: &str) {
         for number in 0..2 * POOLS_MAX {
             let name = pool(&format!("{prefix}{number}"));
             history.note_at(source, &name, PoolStep::default(), 1_000);
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(size_of::<PoolStep>(), 16);
         let (history, name, start) = (PoolHistory::default(), pool("p"), 1_000);
         history.note_at(OPEN, &name, PoolStep::new(3, 5, 1), start);
-        history.note_at(Source::Sample, &name, PoolStep::new(2, 6, 0), start);
+        history.note_at(UsageSource::Sample, &name, PoolStep::new(2, 6, 0), start);
         history.note_at(OPEN, &name, PoolStep::new(1, 6, 0), start + 2);
         let steps = history.steps_at(&name, start + 3);
         assert_eq!(steps.len(), STEPS);
@@ -209,9 +209,9 @@ mod tests {
     fn the_number_of_pools_is_bounded_and_a_caller_has_a_share() {
         let history = PoolHistory::default();
         let [greedy, other] = ["greedy", "other"].map(|name| Some(name.into()));
-        fill(&history, Source::Page(&greedy), "greedy");
+        fill(&history, UsageSource::Page(&greedy), "greedy");
         assert_eq!(count(&history, false), POOLS_MAX / 2);
-        fill(&history, Source::Page(&other), "other");
+        fill(&history, UsageSource::Page(&other), "other");
         assert_eq!(count(&history, false), POOLS_MAX * 3 / 4);
         fill(&history, OPEN, "open");
         assert_eq!(count(&history, false), POOLS_MAX);
@@ -223,7 +223,7 @@ mod tests {
     fn sampled_pools_take_the_places_of_others() {
         let history = PoolHistory::default();
         fill(&history, OPEN, "shown");
-        fill(&history, Source::Sample, "sampled");
+        fill(&history, UsageSource::Sample, "sampled");
         assert_eq!([count(&history, true), count(&history, false)], [POOLS_MAX, 0]);
         assert!(history.samples(&pool("sampled0")) && !history.samples(&pool("sampled1000")));
         fill(&history, OPEN, "shown");

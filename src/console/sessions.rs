@@ -9,7 +9,7 @@ use ring::{
     rand::{SecureRandom, SystemRandom},
 };
 
-use super::shares::{Holder, Share, Shares};
+use super::shares::{HeldShare, Holder, Shares};
 use crate::decision::time::coarse;
 
 /// How long a session lasts.
@@ -76,7 +76,7 @@ pub(super) struct Sessions {
     shares: Shares,
 }
 
-type ById = HashMap<String, (Session, Share)>;
+type ById = HashMap<String, (Session, HeldShare)>;
 
 impl Default for Sessions {
     fn default() -> Sessions {
@@ -102,7 +102,7 @@ impl Sessions {
     }
 
     /// Ends the oldest session of a caller, or of all if it has none. Returns the share for another.
-    fn replaced(&self, sessions: &mut ById, caller: &Holder) -> Option<Share> {
+    fn replaced(&self, sessions: &mut ById, caller: &Holder) -> Option<HeldShare> {
         let own = sessions.iter().filter(|(_, (_, share))| share.is_of(caller));
         let oldest = oldest(own).or_else(|| oldest(sessions.iter()))?;
         let (_, share) = sessions.remove(&oldest)?;
@@ -135,7 +135,7 @@ impl Sessions {
 
 /// The id of the oldest of some sessions.
 fn oldest<'a>(
-    sessions: impl Iterator<Item = (&'a String, &'a (Session, Share))>,
+    sessions: impl Iterator<Item = (&'a String, &'a (Session, HeldShare))>,
 ) -> Option<String> {
     sessions.min_by_key(|(_, (session, _))| session.start).map(|(id, _)| id.clone())
 }

@@ -23,7 +23,7 @@ type Held = HashMap<Holder, usize>;
 
 /// One of a maximum, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(super) struct HeldShare {
     holder: Holder,
     held: Arc<Mutex<Held>>,
 }
@@ -44,7 +44,7 @@ impl Shares {
     }
 
     /// Takes one. Fails if none is free, or if the caller holds as many as are free.
-    pub(super) fn take(&self, holder: &Holder) -> Result<Share, ShareRefused> {
+    pub(super) fn take(&self, holder: &Holder) -> Result<HeldShare, ShareRefused> {
         let Shares { max, what, .. } = *self;
         let mut held = self.held.lock();
         let free = max.saturating_sub(held.values().sum());
@@ -56,18 +56,18 @@ impl Shares {
             return Err(ShareRefused::ByOneCaller { own, max, what });
         }
         held.insert(holder.clone(), own + 1);
-        Ok(Share { holder: holder.clone(), held: self.held.clone() })
+        Ok(HeldShare { holder: holder.clone(), held: self.held.clone() })
     }
 }
 
-impl Share {
+impl HeldShare {
     /// Whether a caller holds it.
     pub(super) fn is_of(&self, holder: &Holder) -> bool {
         self.holder == *holder
     }
 }
 
-impl Drop for Share {
+impl Drop for HeldShare {
     fn drop(&mut self) {
         let mut held = self.held.lock();
         match held.get_mut(&self.holder) {
@@ -94,7 +94,7 @@ impl fmt::Display for ShareRefused {
 mod tests {
     use super::*;
 
-    fn take_all(shares: &Shares, holder: &Holder) -> Vec<Share> {
+    fn take_all(shares: &Shares, holder: &Holder) -> Vec<HeldShare> {
         std::iter::from_fn(|| shares.take(holder).ok()).collect()
     }
 
