@@ -61,7 +61,7 @@ async fn a_pool_shows_its_leases_and_tasks(server: ConsoleServer) {
         known.collect::<Vec<u32>>()
     };
     let first = devices(&page);
-    assert_eq!(first.len(), 50);
+    assert_eq!(first.len(), 40);
     let (before, _) = page.split_once("\">Next page</a>").unwrap();
     let next = before.rsplit_once("href=\"").unwrap().1;
     let next = next.replace("&#38;", "&");
