@@ -67,7 +67,7 @@ async fn a_pool_shows_its_leases_and_tasks(server: ConsoleServer) {
     let next = next.replace("&#38;", "&");
     let next = next.split('#').next().unwrap().to_owned();
     let second = devices(&server.get(&next, "").await.body);
-    assert_eq!(second.len(), 10);
+    assert_eq!(second.len(), 20);
     assert!(second.iter().all(|device| !first.contains(device)));
     let broken = server.get("/pool?name=ar%3A1&leases=nonsense", "").await;
     assert_eq!(broken.status, 400, "{broken:?}");
