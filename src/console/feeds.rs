@@ -16,7 +16,7 @@ use super::{
     events::{EventRow, EventSource, EventStream},
     page::Problem,
     sessions::RightsId,
-    shares::{HeldShare, Shares},
+    shares::{HeldShare, SharedMaximum},
     visit::Visit,
 };
 use crate::decision::time::coarse;
@@ -37,12 +37,15 @@ const TRY_EVERY: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(super) struct EventFeeds {
     by_id: Mutex<HashMap<FeedId, Arc<EventFeed>>>,
-    shares: Shares,
+    shares: SharedMaximum,
 }
 
 impl Default for EventFeeds {
     fn default() -> EventFeeds {
-        EventFeeds { by_id: Mutex::default(), shares: Shares::new(FEEDS_MAX, "event streams") }
+        EventFeeds {
+            by_id: Mutex::default(),
+            shares: SharedMaximum::new(FEEDS_MAX, "event streams"),
+        }
     }
 }
 

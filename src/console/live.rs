@@ -4,7 +4,7 @@
 //! often if that would take more than a twentieth of the time. Its parts are sent when they change.
 //! The last rendering of a page is kept for the time that the store is unreachable.
 
-use std::{collections::HashMap, fmt, iter, sync::Arc, time::Duration};
+use std::{collections::HashMap, iter, sync::Arc, time::Duration};
 
 use hyper::body::Bytes;
 use parking_lot::Mutex;
@@ -13,7 +13,7 @@ use tokio::{sync::watch, time::sleep};
 use super::{
     page::{ConsolePage, PagePart, Problem},
     sessions::RightsId,
-    shares::{HeldShare, ShareRefused, Shares},
+    shares::{HeldShare, ShareRefused, SharedMaximum},
     visit::Visit,
 };
 use crate::decision::time::{Timestamp, monotonic};
@@ -53,8 +53,8 @@ impl PageId {
 pub(super) struct LivePages {
     watched: Mutex<HashMap<PageId, WatchedPage>>,
     kept: Mutex<HashMap<PageId, (Timestamp, Arc<ConsolePage>)>>,
-    streams: Shares,
-    pages: Shares,
+    streams: SharedMaximum,
+    pages: SharedMaximum,
 }
 
 impl Default for LivePages {
@@ -62,8 +62,8 @@ impl Default for LivePages {
         LivePages {
             watched: Mutex::default(),
             kept: Mutex::default(),
-            streams: Shares::new(STREAMS_MAX, "live pages"),
-            pages: Shares::new(PAGES_MAX, "different live pages"),
+            streams: SharedMaximum::new(STREAMS_MAX, "live pages"),
+            pages: SharedMaximum::new(PAGES_MAX, "different live pages"),
         }
     }
 }
@@ -143,7 +143,7 @@ impl LivePages {
             let took = monotonic().saturating_duration_since(began);
             let pages = self.watched.lock().len() as u32;
             let least = EVERY.max(EVERY_OF_EACH * pages);
-            sleep((took * REST).clamp(least, REST_MAX)).await;
+            sleep((took * REST).max(least).min(REST_MAX)).await;
         }
     }
 

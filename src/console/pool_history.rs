@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::{
     history::{STEPS, step_now},
-    shares::{HeldShare, Holder, Shares},
+    shares::{HeldShare, Holder, SharedMaximum},
 };
 use crate::decision::names::Name;
 
@@ -44,7 +44,7 @@ enum UsageSource<'a> {
 #[derive(Debug)]
 pub(super) struct PoolHistory {
     pools: Mutex<KnownPools>,
-    shares: Shares,
+    shares: SharedMaximum,
 }
 
 #[derive(Debug, Default)]
@@ -64,7 +64,7 @@ struct KnownPool {
 
 impl Default for PoolHistory {
     fn default() -> PoolHistory {
-        PoolHistory { pools: Mutex::default(), shares: Shares::new(POOLS_MAX, "pools") }
+        PoolHistory { pools: Mutex::default(), shares: SharedMaximum::new(POOLS_MAX, "pools") }
     }
 }
 

@@ -9,7 +9,7 @@ use ring::{
     rand::{SecureRandom, SystemRandom},
 };
 
-use super::shares::{HeldShare, Holder, Shares};
+use super::shares::{HeldShare, Holder, SharedMaximum};
 use crate::decision::time::coarse;
 
 /// How long a session lasts.
@@ -73,14 +73,14 @@ pub(super) struct Session {
 #[derive(Debug)]
 pub(super) struct Sessions {
     by_id: Mutex<ById>,
-    shares: Shares,
+    shares: SharedMaximum,
 }
 
 type ById = HashMap<String, (Session, HeldShare)>;
 
 impl Default for Sessions {
     fn default() -> Sessions {
-        Sessions { by_id: Mutex::default(), shares: Shares::new(SESSIONS_MAX, "sessions") }
+        Sessions { by_id: Mutex::default(), shares: SharedMaximum::new(SESSIONS_MAX, "sessions") }
     }
 }
 

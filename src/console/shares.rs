@@ -12,20 +12,20 @@ pub(super) type Holder = Option<Arc<str>>;
 
 /// A maximum, and how many of it each caller holds.
 #[derive(Debug)]
-pub(super) struct Shares {
+pub(super) struct SharedMaximum {
     max: usize,
     /// What is counted, in the plural.
     what: &'static str,
-    held: Arc<Mutex<Held>>,
+    held: Arc<Mutex<HeldByCaller>>,
 }
 
-type Held = HashMap<Holder, usize>;
+type HeldByCaller = HashMap<Holder, usize>;
 
 /// One of a maximum, until it is dropped.
 #[derive(Debug)]
 pub(super) struct HeldShare {
     holder: Holder,
-    held: Arc<Mutex<Held>>,
+    held: Arc<Mutex<HeldByCaller>>,
 }
 
 /// Why a holder gets no further share.
@@ -37,15 +37,15 @@ pub(super) enum ShareRefused {
     ByOneCaller { own: usize, max: usize, what: &'static str },
 }
 
-impl Shares {
+impl SharedMaximum {
     /// A maximum of `max` things; `what` names them in messages, in the plural.
-    pub(super) fn new(max: usize, what: &'static str) -> Shares {
-        Shares { max, what, held: Arc::default() }
+    pub(super) fn new(max: usize, what: &'static str) -> SharedMaximum {
+        SharedMaximum { max, what, held: Arc::default() }
     }
 
     /// Takes one. Fails if none is free, or if the caller holds as many as are free.
     pub(super) fn take(&self, holder: &Holder) -> Result<HeldShare, ShareRefused> {
-        let Shares { max, what, .. } = *self;
+        let SharedMaximum { max, what, .. } = *self;
         let mut held = self.held.lock();
         let free = max.saturating_sub(held.values().sum());
         let own = held.get(holder).copied().unwrap_or_default();
@@ -94,13 +94,13 @@ impl fmt::Display for ShareRefused {
 mod tests {
     use super::*;
 
-    fn take_all(shares: &Shares, holder: &Holder) -> Vec<HeldShare> {
+    fn take_all(shares: &SharedMaximum, holder: &Holder) -> Vec<HeldShare> {
         std::iter::from_fn(|| shares.take(holder).ok()).collect()
     }
 
     #[test]
     fn a_caller_holds_at_most_as_many_as_are_free() {
-        let shares = Shares::new(12, "pages");
+        let shares = SharedMaximum::new(12, "pages");
         let [greedy, other] = ["greedy", "other"].map(|name| Some(Arc::from(name)));
         let mut held = take_all(&shares, &greedy);
         assert_eq!(held.len(), 6);
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn without_callers_every_visitor_can_hold_all() {
-        let shares = Shares::new(5, "pages");
+        let shares = SharedMaximum::new(5, "pages");
         let held = take_all(&shares, &None);
         assert_eq!(held.len(), 5);
         let refused = shares.take(&None).unwrap_err();

@@ -33,6 +33,7 @@ async fn a_reload_shows_the_differences_first() {
 
     // A caller of one namespace sees nothing of the server.
     browser.click("form[action='/logout'] button").await;
+    browser.find("#token").await;
     console.sign_in(&browser, &console.reader, "/system").await;
     browser.shows("requires a caller that may read in every namespace").await;
 }
