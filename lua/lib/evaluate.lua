@@ -55,3 +55,18 @@ local function evaluate(meter, tiers, known, memory, cost, look, now)
   local verdict, flags, wait = evaluate_unbanned(meter, tiers, level, cost, look, now)
   return verdict, flags, wait, nil, false, level, total
 end
+
+-- Returns the reply as a table.
+local function evaluate_answer(verdict, flags, wait, ban, limits, now)
+  local answer = { verdict, flags, ceil(wait / 1000) }
+  if ban then
+    answer[2] = flags + CHECK_BAN_FOLLOWS
+    answer[4], answer[5], answer[6], answer[7] = ban.ends, ban.strikes, ban.reason, ban.actor
+  end
+  for i = 1, #limits do
+    local limit = limits[i]
+    answer[#answer + 1] = limit.algorithm.count(limit)
+    answer[#answer + 1] = ceil(limit.algorithm.reset(limit, now) / 1000)
+  end
+  return answer
+end

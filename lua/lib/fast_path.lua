@@ -3,6 +3,25 @@
 --
 -- @include check prefetch
 
+-- Reads the first two keys of each item of a run: usages and bans. Mostly no key has a ban: then one
+-- EXISTS shows it.
+local function fast_path_prefetch(first, last)
+  local read, bans, at = {}, {}, 0
+  for i = first, last, ITEM_KEYS do
+    at = at + 1
+    read[at], bans[at] = KEYS[i], KEYS[i + 1]
+  end
+  local has_bans = call('EXISTS', unpack(bans)) > 0
+  for i = 1, at do
+    if has_bans then
+      read[at + i] = bans[i]
+    else
+      prefetch_texts[bans[i]] = false
+    end
+  end
+  prefetch(read)
+end
+
 -- Encodes the part of a counter before its `forget`.
 local function fast_path_head(limit)
   return pack('<sB', limit.name, limit.kind)
@@ -37,17 +56,17 @@ local function fast_path_check(limit, usage_key, ban_key, cost, look, now)
   if not forget then
     return nil
   end
-  local reset = algorithm.reset(limit, now)
   local wait = cost > limit.ceiling and limit.window or algorithm.wait(limit, cost, now)
-  local changed = forget > 0 and (limit.moved or now + reset > forget)
-  if wait == 0 and not look then
+  local spends = wait == 0 and not look
+  if spends then
     algorithm.spend(limit, cost, now)
-    changed, reset = true, algorithm.reset(limit, now)
   end
-  if changed and not look and reset > 0 then
+  local reset = algorithm.reset(limit, now)
+  local changed = spends or not look and forget > 0 and (limit.moved or now + reset > forget)
+  if changed and reset > 0 then
     local usage = algorithm.dump(limit, now)
     prefetch_set(usage_key, limit.head .. pack('<I8BI2', now + reset, 0, #usage) .. usage, reset)
-  elseif changed and not look then
+  elseif changed then
     prefetch_drop(usage_key)
   end
   local count = algorithm.count(limit)

@@ -27,9 +27,15 @@ local function prefetch_get(key)
   return text
 end
 
+-- The last TTL in µs, and in ms as text: keys of a batch often have the same.
+local prefetch_left, prefetch_ttl = nil, nil
+
 -- Sets a key with a TTL of `left` µs.
 local function prefetch_set(key, value, left)
-  call('SET', key, value, 'PX', format('%d', ceil(left / 1000)))
+  if left ~= prefetch_left then
+    prefetch_left, prefetch_ttl = left, format('%d', ceil(left / 1000))
+  end
+  call('SET', key, value, 'PX', prefetch_ttl)
   if prefetch_texts[key] ~= nil then
     prefetch_texts[key] = value
   end

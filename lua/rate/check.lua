@@ -1,6 +1,6 @@
 -- Counts a call of a key against a rule and decides whether it may pass.
 --
--- @include ban check evaluate fast_path limits meter prefetch rate_event replay tiers usage
+-- @include ban check evaluate fast_path limits meter rate_event replay tiers usage
 --
 -- keys[1] usage_key string: the key's counters.
 -- keys[2] ban_key string: the key's ban.
@@ -24,11 +24,7 @@
 -- Cost O(limits): 10 µs; a sliding window O(122): up to 55 µs; 32 limit names 130 µs more.
 
 local function share(_, argv, _, first, last)
-  local read = {}
-  for i = first, last, 4 do
-    read[#read + 1], read[#read + 2] = KEYS[i], KEYS[i + 1]
-  end
-  prefetch(read)
+  fast_path_prefetch(first, last)
   local limits, tiers = limits_read(argv[1]), tiers_read(argv[2])
   limits[1].head = fast_path_head(limits[1])
   local plain = #limits == 1 and #tiers == 0 and limits[1]
@@ -37,20 +33,6 @@ end
 
 -- Each item writes its own keys.
 local function write() end
-
--- Returns the reply as a table, for a ban and for a reply that is kept.
-local function answer_of(verdict, flags, wait, ban, limits, now)
-  local answer = { verdict, flags, ceil(wait / 1000) }
-  if ban then
-    answer[4], answer[5], answer[6], answer[7] = ban.ends, ban.strikes, ban.reason, ban.actor
-  end
-  for i = 1, #limits do
-    local limit = limits[i]
-    answer[#answer + 1] = limit.algorithm.count(limit)
-    answer[#answer + 1] = ceil(limit.algorithm.reset(limit, now) / 1000)
-  end
-  return answer
-end
 
 -- Returns the reply as a packed string, if it has numbers only.
 local function packed_answer(verdict, flags, wait, limits, now)
@@ -89,8 +71,7 @@ local function decide(rule, now, usage_key, ban_key, replay_key, events_key, cos
   end
 
   local verdict, flags, wait, ban, banned, level, total = evaluate(meter, tiers, known, memory, cost, look, now)
-  flags = flags + (ban and CHECK_BAN_FOLLOWS or 0)
-  local answer = (ban or keep > 0) and answer_of(verdict, flags, wait, ban, limits, now)
+  local answer = (ban or keep > 0) and evaluate_answer(verdict, flags, wait, ban, limits, now)
     or packed_answer(verdict, flags, wait, limits, now)
   local changed = meter.changed and not look
   if subject ~= '' and (banned or flags == CHECK_CROSSED) then

@@ -1,9 +1,9 @@
 //! `CountHits`: counts hits of a key, whether they exceed the limit or not, as Envoy's rate limit
 //! service does.
 //!
-//! It is a [`CheckRate`] of a rule whose only limit has no ceiling, so the script is the same. The
-//! count says whether the limit is exceeded. A token bucket cannot count more than its burst: its
-//! rule refuses, and a refused hit is not counted.
+//! It is a [`CheckRate`] of a rule whose only limit has no ceiling, without tiers and without a
+//! request id, so its script has neither. The count says whether the limit is exceeded. A token bucket
+//! cannot count more than its burst: its rule refuses, and a refused hit is not counted.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -16,7 +16,7 @@ use crate::decision::{
     denial::Deniable,
     error::Error,
     fallback::{Degradable, OnStoreFailure, share},
-    script::Script,
+    script::{self, Script},
     stages,
     time::{Millis, Timestamp},
 };
@@ -24,7 +24,7 @@ use crate::decision::{
 /// Counts hits of a key.
 #[derive(Debug, Clone)]
 pub struct CountHits {
-    /// Policy, key and hits (the cost). Its rule is of [`Rule::counting`].
+    /// Policy, key and hits (the cost), without a request id. Its rule is of [`Rule::counting`].
     pub check: CheckRate,
     /// The largest count that does not exceed the limit.
     pub max: u32,
@@ -111,7 +111,7 @@ impl Decision for CountHits {
     type Outcome = AsOf<CheckOutcome>;
     type Stages = stages::CachedAndIndexed;
 
-    const SCRIPT: &'static Script = CheckRate::SCRIPT;
+    const SCRIPT: &'static Script = &script::rate::COUNT_HITS;
     const DELIVERY: Delivery<CountHits> = Delivery {
         is_repeatable: |count| (CheckRate::DELIVERY.is_repeatable)(&count.check),
         cost: |count| (CheckRate::DELIVERY.cost)(&count.check),
@@ -124,7 +124,11 @@ impl Decision for CountHits {
     }
 
     fn encode(&self, call: &mut Call) {
-        self.check.encode(call);
+        let CheckRate { name, rule, cost, .. } = &self.check;
+        name.push_key(call, b"usage");
+        name.push_key(call, b"ban");
+        call.bytes(&[&rule.packed[0]]);
+        call.number((*cost).into());
     }
 
     fn parse(reply: &mut Reply) -> Result<AsOf<CheckOutcome>, Error> {

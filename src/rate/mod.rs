@@ -23,7 +23,8 @@
 //!
 //! | verb | struct | script |
 //! |---|---|---|
-//! | CheckRate, CheckRates; ShouldRateLimit | [`CheckRate`]; [`CountHits`] | `lua/rate/check.lua` |
+//! | CheckRate, CheckRates | [`CheckRate`] | `lua/rate/check.lua` |
+//! | ShouldRateLimit | [`CountHits`] | `lua/rate/count_hits.lua` |
 //! | ShouldRateLimit, all or nothing | [`CountAll`] | `lua/rate/count_all.lua` |
 //! | ResetRate | [`ResetRate`] | `lua/rate/reset.lua` |
 //! | Ban | [`BanKey`] | `lua/rate/ban.lua` |

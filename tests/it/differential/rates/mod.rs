@@ -180,7 +180,8 @@ impl History {
         let name = self.name();
         match self.random.random_range(0..100) {
             0..70 => self.check(name, context).await,
-            70..80 => self.count_all(context).await,
+            70..74 => self.count_hits(context).await,
+            74..80 => self.count_all(context).await,
             80..83 => {
                 self.twins.agree(&mut self.meters, &ResetRate { name }, context).await;
             }

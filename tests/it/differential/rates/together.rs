@@ -1,4 +1,4 @@
-//! Several keys in one step.
+//! Hits of keys, each in its own step or several in one.
 
 use std::sync::Arc;
 
@@ -39,6 +39,15 @@ pub fn rules() -> Vec<(Arc<Rule>, u32)> {
 }
 
 impl History {
+    /// Counts the hits of a key, or of several keys in one batch. The answer has no maximum: Redis sends
+    /// the count, and the server compares it.
+    pub(super) async fn count_hits(&mut self, context: &str) {
+        let number = *[1, 2, 20].choose(&mut self.random).unwrap();
+        let counts: Vec<_> =
+            (0..number).map(|_| CountHits { max: u32::MAX, ..self.count().0 }).collect();
+        self.twins.agree_all(&mut self.meters, &counts, context).await;
+    }
+
     /// Counts the hits of some keys, also of one key several times.
     pub(super) async fn count_all(&mut self, context: &str) {
         let number = *[1, 2, 2, 3, 5, 12].choose(&mut self.random).unwrap();

@@ -1,0 +1,47 @@
+-- Counts hits of a key, whether they exceed its limit or not.
+--
+-- @include ban check evaluate fast_path limits meter usage
+--
+-- keys[1] usage_key string: the key's counters.
+-- keys[2] ban_key string: the key's ban.
+-- argv[1] limits packed (lib/limits.lua), 1.
+-- argv[2] cost 0..4294967295; 0 evaluates a cost of 1 and writes nothing.
+-- Shared argv[1..1]
+--
+-- Returns {verdict, flags, retry_after ms or 0, (ends, strikes, reason, actor) with flag 4,
+--          count, reset_after ms}, as rate/check.lua.
+--         {4}: the key has usage under too many limit names.
+-- Writes usage, TTL: until all of it is given back.
+-- Cost O(1): 8 µs; a sliding window O(122): up to 55 µs; 32 limit names 130 µs more.
+
+local function share(_, argv, _, first, last)
+  fast_path_prefetch(first, last)
+  local limits = limits_read(argv[1])
+  limits[1].head = fast_path_head(limits[1])
+  return limits
+end
+
+-- Each item writes its own keys.
+local function write() end
+
+local function decide(limits, now, usage_key, ban_key, cost)
+  local look = cost == '0'
+  cost = max(tonumber(cost), 1)
+  local plain = fast_path_check(limits[1], usage_key, ban_key, cost, look, now)
+  if plain then
+    return plain
+  end
+  local readable, meter = pcall(meter_read, limits, usage_key, now)
+  if not readable then
+    error(USAGE_UNREADABLE, 0)
+  elseif #meter.others + 1 > METER_NAMES_MAX then
+    return { CHECK_TOO_MANY_NAMES }
+  end
+  local known = ban_read(ban_key, now)
+  local verdict, flags, wait, ban = evaluate(meter, METER_NONE, known, 0, cost, look, now)
+  local answer = evaluate_answer(verdict, flags, wait, ban, limits, now)
+  if meter.changed and not look then
+    meter_write(usage_key, meter, now)
+  end
+  return answer
+end
