@@ -38,7 +38,11 @@ async fn calls_print_responses_of_the_contract() {
     let holder = ["lock", "nightly", "--owner", "a", "--server", &address, "--", "sh", "-c"];
     for (command, code, expected) in [
         ("health", 0, "status"),
-        ("status", 0, "version engine topology store readiness uptimeSeconds configuration servers"),
+        (
+            "status",
+            0,
+            "version engine topology store readiness uptimeSeconds configuration servers",
+        ),
         ("rate user:1", 0, "verdict allowed limits crossed replayed error cached degraded"),
         ("next order --count 2", 0, "first last step serials floorApplied replayed"),
         ("stock set tv 5", 0, "stock"),
