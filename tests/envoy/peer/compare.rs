@@ -56,20 +56,21 @@ fn is_same(theirs: &DescriptorStatus, ours: &DescriptorStatus) -> bool {
 }
 
 /// The metadata without what depends on the peer's version: the text of a limit has random spaces,
-/// and older versions have other keys about quotas.
+/// and older versions have other keys about quotas and no name for the unit WEEK.
 fn normal(metadata: &Struct) -> Struct {
     let fields = metadata.fields.iter().filter(|(key, _)| !key.starts_with("quotaMode"));
-    Struct { fields: fields.map(|(key, value)| (key.clone(), one_space(value))).collect() }
+    Struct { fields: fields.map(|(key, value)| (key.clone(), normal_value(value))).collect() }
 }
 
-fn one_space(value: &Value) -> Value {
+fn normal_value(value: &Value) -> Value {
     let kind = match &value.kind {
         Some(Kind::StringValue(text)) => {
-            Kind::StringValue(text.split_whitespace().collect::<Vec<_>>().join(" "))
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            Kind::StringValue(text.replace("unit:7", "unit:WEEK"))
         }
         Some(Kind::StructValue(fields)) => Kind::StructValue(normal(fields)),
         Some(Kind::ListValue(list)) => Kind::ListValue(prost_types::ListValue {
-            values: list.values.iter().map(one_space).collect(),
+            values: list.values.iter().map(normal_value).collect(),
         }),
         other => return Value { kind: other.clone() },
     };
