@@ -34,7 +34,7 @@ export TOLLGATE_TEST_REDIS="redis://127.0.0.1:$port"
 export TOLLGATE_BINARY="${TOLLGATE_BINARY:-${CARGO_TARGET_DIR:-$PWD/target}/debug/tollgate}"
 
 # More threads than cores: most tests spend their time waiting.
-export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((3 * $(nproc 2>/dev/null || echo 2)))}"
+export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * $(nproc 2>/dev/null || echo 2)))}"
 
 cargo test --locked --workspace "$@"
 
