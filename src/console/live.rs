@@ -22,6 +22,8 @@ use crate::decision::time::{Timestamp, monotonic};
 const STREAMS_MAX: usize = 500;
 /// The most pages that are rendered each second.
 const PAGES_MAX: usize = 200;
+/// The usual length of an event without its contents.
+const EVENT_BYTES: usize = 64;
 /// The most pages whose last rendering is kept.
 const KEPT_MAX: usize = 64;
 /// The minimum time between two renderings of a page, and the same for each page with watchers.
@@ -199,10 +201,10 @@ impl PartsNow {
 
     /// The events of all parts that changed after a rendering, and the number of this rendering.
     pub(super) fn since(&self, number: u64) -> (Bytes, u64) {
-        let mut events = String::new();
-        for LivePart { part, .. } in self.parts.iter().filter(|part| part.changed > number) {
-            append(&mut events, part);
-        }
+        let changed = || self.parts.iter().filter(|part| part.changed > number);
+        let bytes = changed().map(|live| live.part.html.len() * 9 / 8 + EVENT_BYTES).sum();
+        let mut events = String::with_capacity(bytes);
+        changed().for_each(|live| append(&mut events, &live.part));
         (events.into(), self.number)
     }
 }

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Leases, and tasks, on a page.
-const PAGE: u32 = 40;
+const PAGE: u32 = 25;
 
 #[derive(Template)]
 #[template(path = "pool_usage.html")]
