@@ -158,9 +158,11 @@ impl LivePages {
             watched.remove(id);
             return false;
         }
-        if std::mem::take(is_due) || parts.has_changed() {
-            sender.send_replace(parts.clone());
-        }
+        // Without a change the parts are replaced, too: one copy of them is in memory.
+        sender.send_if_modified(|sent| {
+            sent.clone_from(parts);
+            std::mem::take(is_due) || parts.has_changed()
+        });
         true
     }
 
@@ -184,13 +186,14 @@ impl PartsNow {
     /// The parts after a rendering.
     fn followed_by(&self, rendered: &[PagePart]) -> PartsNow {
         let number = self.number + 1;
-        let live = |part: &PagePart| {
+        let changed = |part: &PagePart| {
             let mut known = self.parts.iter().filter(|known| known.part.id == part.id);
             match known.find(|known| are_same(&known.part.html, &part.html)) {
-                Some(known) => known.clone(),
-                None => LivePart { changed: number, part: part.clone() },
+                Some(known) => known.changed,
+                None => number,
             }
         };
+        let live = |part: &PagePart| LivePart { changed: changed(part), part: part.clone() };
         PartsNow { number, parts: rendered.iter().map(live).collect(), is_ended: false }
     }
 
