@@ -59,6 +59,11 @@ pub(super) fn is_same_origin(headers: &HeaderMap) -> bool {
     }
 }
 
+/// Whether a page of another site sent the request. Programs send no `Origin`.
+pub(crate) fn is_foreign(headers: &HeaderMap) -> bool {
+    headers.contains_key(ORIGIN) && !is_same_origin(headers)
+}
+
 /// The value of a header that is sent once.
 fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
@@ -132,7 +137,9 @@ mod tests {
             (vec![(&FETCH_SITE, "cross-site")], false),
         ] {
             let all: Vec<_> = [host].into_iter().chain(pairs.iter().copied()).collect();
-            assert_eq!(is_same_origin(&headers(&all)), is_same, "{pairs:?}");
+            let headers = headers(&all);
+            assert_eq!(is_same_origin(&headers), is_same, "{pairs:?}");
+            assert_eq!(is_foreign(&headers), headers.contains_key(ORIGIN) && !is_same, "{pairs:?}");
         }
     }
 }

@@ -68,7 +68,7 @@ use visit::Visit;
 /// The body of an answer.
 pub(crate) type ConsoleBody = UnsyncBoxBody<Bytes, Infallible>;
 pub(crate) use answer::{full, secured};
-pub(crate) use guard::is_private_host;
+pub(crate) use guard::{is_foreign, is_private_host};
 pub(crate) use stream::AGE_MAX as STREAM_AGE_MAX;
 
 /// The longest form, bytes.

@@ -127,6 +127,10 @@ async fn v14_pages_answer_as_those_of_the_peer() {
         assert_eq!(folder.http("POST /json", "", bad).await.0, 400, "{bad}");
     }
     assert_eq!(folder.http("POST /json", "", &"x".repeat(70_000)).await.0, 413);
+    // Web sites cannot use up the limits.
+    for header in ["Origin: http://site.example\r\n", "Origin: null\r\n"] {
+        assert_eq!(folder.http("POST /json", header, body).await.0, 403, "{header}");
+    }
     assert_eq!(folder.http("GET /healthcheck", "", "").await.0, 200);
     let (_, rules) = folder.http("GET /rlconfig", "", "").await;
     let line = "d.b_x*: unit=YEAR requests_per_unit=1, shadow_mode: false, quota_mode: false\n";

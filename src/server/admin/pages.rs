@@ -27,6 +27,8 @@ const PATHS: [&str; 7] =
 const HOST_REFUSED: &str = "Host must be an address, a name without a dot, or a name in .localhost, \
                             .local or .internal; a proxy can send `Host: localhost`";
 
+const ORIGIN_REFUSED: &str = "this page takes no requests of other web sites";
+
 /// Status, content type and body of an answer.
 type AdminPage = (StatusCode, &'static str, String);
 
@@ -57,6 +59,12 @@ impl AdminPages {
     /// Decides about a request of Envoy in JSON.
     async fn decide(&self, request: Request<Incoming>) -> AdminPage {
         let (head, body) = request.into_parts();
+        // Web sites could otherwise use up the limits of services on this machine.
+        let is_foreign = console::is_foreign(&head.headers);
+        if self.access.is_none() && (is_foreign || !console::is_private_host(&head.headers)) {
+            let reason = if is_foreign { ORIGIN_REFUSED } else { HOST_REFUSED };
+            return text(StatusCode::FORBIDDEN, &format!("{reason}\n"));
+        }
         let Ok(body) = Limited::new(body, JSON_BYTES_MAX).collect().await else {
             let error = format!("a body has at most {JSON_BYTES_MAX} bytes\n");
             return text(StatusCode::PAYLOAD_TOO_LARGE, &error);
