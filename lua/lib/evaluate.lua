@@ -1,6 +1,6 @@
 -- Evaluates one check; twin of src/rate/check/evaluation.rs. With `look` nothing changes.
 --
--- @include ban check tiers
+-- @include ban check limits tiers
 
 -- Evaluates a key that is not banned and reaches no ban tier. Returns verdict, flags, wait (µs).
 local function evaluate_unbanned(meter, tiers, level, cost, look, now)
@@ -63,10 +63,6 @@ local function evaluate_answer(verdict, flags, wait, ban, limits, now)
     answer[2] = flags + CHECK_BAN_FOLLOWS
     answer[4], answer[5], answer[6], answer[7] = ban.ends, ban.strikes, ban.reason, ban.actor
   end
-  for i = 1, #limits do
-    local limit = limits[i]
-    answer[#answer + 1] = limit.algorithm.count(limit)
-    answer[#answer + 1] = ceil(limit.algorithm.reset(limit, now) / 1000)
-  end
+  limits_append_usage(answer, limits, now)
   return answer
 end

@@ -20,3 +20,12 @@ local function limits_read(rule)
   end
   return limits
 end
+
+-- Appends the count and the time until the reset (ms, rounded up) of each limit to a reply.
+local function limits_append_usage(reply, limits, now)
+  for i = 1, #limits do
+    local limit = limits[i]
+    reply[#reply + 1] = limit.algorithm.count(limit)
+    reply[#reply + 1] = ceil(limit.algorithm.reset(limit, now) / 1000)
+  end
+end

@@ -24,10 +24,6 @@ local function decide(keys, argv, now)
   else
     reply = { GET_KEY_FREE, ban and ban.strikes or 0 }
   end
-  for i = 1, #limits do
-    local limit = limits[i]
-    reply[#reply + 1] = limit.algorithm.count(limit)
-    reply[#reply + 1] = ceil(limit.algorithm.reset(limit, now) / 1000)
-  end
+  limits_append_usage(reply, limits, now)
   return reply
 end
