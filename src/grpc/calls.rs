@@ -1,11 +1,12 @@
 //! The RPCs of a server, in the order of their counters.
 
-use std::sync::LazyLock;
+use std::{collections::HashMap, sync::LazyLock};
 
+use ahash::RandomState;
 use tonic::Status;
 
-use super::access;
-use crate::decision::metrics::{self, CountedCall, METHODS_MAX, RpcLabels};
+use super::access::{self, rpc};
+use crate::decision::metrics::{CountedCall, METHODS_MAX, RpcLabels};
 
 /// The RPCs of health and reflection: service, method and kind.
 const OTHERS: [(&str, &str, &str); 5] = [
@@ -35,14 +36,24 @@ pub fn rpcs() -> &'static [RpcLabels] {
     &RPCS
 }
 
-/// The position of the RPC with this URL path.
-pub(super) fn position(path: &str) -> usize {
-    RPCS.iter().position(|rpc| rpc.path == path).unwrap_or_default()
+/// An RPC that a URL path names.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KnownRpc {
+    /// Its position in [`rpcs`]; 0 if it is unknown.
+    pub(super) position: usize,
+    /// Its service and permission; `None` for health, reflection and unknown RPCs.
+    pub(super) rpc: Option<rpc::Rpc>,
 }
 
-/// Counts the start of a call with this URL path.
-pub(super) fn start(path: &str) -> CountedCall {
-    CountedCall::start(if metrics::is_on() { position(path) } else { 0 })
+/// All RPCs by their URL paths: each call is looked up once.
+static BY_PATH: LazyLock<HashMap<&str, KnownRpc, RandomState>> = LazyLock::new(|| {
+    let known = |position: usize, path| (path, KnownRpc { position, rpc: rpc::of(path) });
+    rpcs().iter().enumerate().map(|(position, rpc)| known(position, rpc.path)).collect()
+});
+
+/// Finds the RPC of a URL path.
+pub(super) fn find(path: &str) -> KnownRpc {
+    BY_PATH.get(path).copied().unwrap_or(KnownRpc { position: 0, rpc: None })
 }
 
 /// Counts the end of a call with this status.
@@ -59,7 +70,7 @@ mod tests {
     fn every_rpc_has_a_counter_of_its_own() {
         assert_eq!(rpcs().len(), 1 + access::rpcs().count() + OTHERS.len());
         for (number, rpc) in rpcs().iter().enumerate() {
-            assert_eq!(rpcs().iter().position(|other| other.path == rpc.path), Some(number));
+            assert_eq!(find(rpc.path).position, number);
         }
         let watch = rpcs().iter().find(|rpc| rpc.method == "WatchPool").unwrap();
         assert_eq!(watch.path, "/tollgate.v1.AdmissionService/WatchPool");

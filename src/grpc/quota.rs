@@ -14,10 +14,10 @@ use crate::{
 };
 
 /// Counts a call until the result is dropped; `None` without limits. Calls that free capacity, or
-/// keep what is held, are counted and never refused.
+/// keep what is held (`is_exempt`), are counted and never refused.
 pub(super) fn enter(
     engine: &Engine,
-    method: &str,
+    is_exempt: bool,
     extensions: &Extensions,
     holding: &ConnectionBudget,
 ) -> Result<Option<Held>, Error> {
@@ -27,7 +27,6 @@ pub(super) fn enter(
     }
     let prefix = extensions.get::<Scope>().map_or(&[][..], |scope| scope.namespace().prefix());
     let Some(used) = namespaces.of(prefix) else { return Ok(None) };
-    let is_exempt = load::is_freeing(method);
     match holding.count_for(prefix, || used.connection()) {
         Err(error) if !is_exempt => Err(error),
         _ => used.call(is_exempt).map(Some),

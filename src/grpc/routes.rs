@@ -24,10 +24,10 @@ use tonic::{Status, body::Body, codegen::Service as _};
 use super::{
     AdmissionHandlers, EnvoyHandlers, LockHandlers, MESSAGE_BYTES_MAX, RateHandlers,
     SequenceHandlers, StockHandlers,
-    access::{Access, Peer, REFLECTION},
-    calls,
+    access::{Access, Peer, REFLECTION, Service},
+    calls::{self, KnownRpc},
     envoy_pb::RateLimitServiceServer,
-    fast_path::{self, AnswerBody, Answering, Opened, Served},
+    fast_path::{self, AnswerBody, Answering, Handling, Opened, Served},
     held::ConnectionBudget,
     identity::CertificateNames,
     load,
@@ -45,7 +45,11 @@ use super::{
     traces::{ServerSpan, Tracer},
 };
 use crate::{
-    decision::{budget::PeerConnection, metrics::CountedCall, names::Name},
+    decision::{
+        budget::PeerConnection,
+        metrics::{CountedCall, RpcLabels},
+        names::Name,
+    },
     engine::Engine,
 };
 
@@ -63,6 +67,8 @@ pub struct Routes {
     stock: Arc<Served<StockHandlers, StockServiceServer<StockHandlers>>>,
     envoy: Arc<Served<EnvoyHandlers, RateLimitServiceServer<EnvoyHandlers>>>,
     others: tonic::service::Routes,
+    /// How calls of each known RPC are answered, in the order of [`calls::rpcs`].
+    handlings: Arc<[Handling]>,
     access: Arc<Access>,
     /// Samples calls; `None` if no spans are exported.
     tracer: Option<Tracer>,
@@ -107,6 +113,7 @@ impl Routes {
                 EnvoyHandlers::server,
             ),
             others: others.prepare(),
+            handlings: calls::rpcs().iter().map(handling).collect(),
             access,
             tracer: None,
         }
@@ -183,6 +190,19 @@ impl ConnectionServices {
     }
 }
 
+/// How calls of an RPC of Tollgate are answered; of no use for health and reflection.
+fn handling(rpc: &RpcLabels) -> Handling {
+    let handling = match rpc.service {
+        LockHandlers::NAME => fast_path::handling::<LockHandlers>,
+        RateHandlers::NAME => fast_path::handling::<RateHandlers>,
+        SequenceHandlers::NAME => fast_path::handling::<SequenceHandlers>,
+        StockHandlers::NAME => fast_path::handling::<StockHandlers>,
+        EnvoyHandlers::NAME => fast_path::handling::<EnvoyHandlers>,
+        _ => fast_path::handling::<AdmissionHandlers>,
+    };
+    handling(rpc.method)
+}
+
 /// Answers a call at once.
 fn answer(call: CountedCall, response: Response<AnswerBody>) -> Answering {
     Box::pin(ready(Ok(fast_path::counted(call, response))))
@@ -233,7 +253,8 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionServices {
 impl ConnectionServices {
     /// Answers a call; `span` is for a sampled one.
     fn answer(&self, mut request: Request<Incoming>, span: Option<&mut ServerSpan>) -> Answering {
-        let call = calls::start(request.uri().path());
+        let known = calls::find(request.uri().path());
+        let call = CountedCall::start(known.position);
         let preamble = match protocol::read(&request) {
             Ok(preamble) => preamble,
             Err(refusal) => return answer(call, *refusal),
@@ -246,7 +267,7 @@ impl ConnectionServices {
             if let Some(span) = span {
                 span.describe(&mut request, &Origin::default());
             }
-            return self.dispatch(request, &preamble, call);
+            return self.dispatch(known, request, &preamble, call);
         }
         let granted = match routes.access.check(request.uri().path(), request.headers(), peer) {
             Ok(granted) => granted,
@@ -265,7 +286,7 @@ impl ConnectionServices {
             span.describe(&mut request, &granted.origin);
         }
         preamble.origin.replace(granted.origin);
-        let answering = self.dispatch(request, &preamble, call);
+        let answering = self.dispatch(known, request, &preamble, call);
         let Some(audited) = granted.audited else { return answering };
         Box::pin(async move {
             let answer = answering.await?;
@@ -274,29 +295,29 @@ impl ConnectionServices {
         })
     }
 
-    /// Calls the service of a path.
+    /// Calls the service of an RPC.
     fn dispatch(
         &self,
+        known: KnownRpc,
         request: Request<Incoming>,
         preamble: &Preamble,
         call: CountedCall,
     ) -> Answering {
         let ConnectionServices { routes, holding, .. } = self;
-        let path = request.uri().path();
-        if let Some(by) = fast_path::by::<AdmissionHandlers>(path) {
-            fast_path::call(&routes.admission, by, request, preamble, holding, call)
-        } else if let Some(by) = fast_path::by::<RateHandlers>(path) {
-            fast_path::call(&routes.rate, by, request, preamble, holding, call)
-        } else if let Some(by) = fast_path::by::<SequenceHandlers>(path) {
-            fast_path::call(&routes.sequence, by, request, preamble, holding, call)
-        } else if let Some(by) = fast_path::by::<LockHandlers>(path) {
-            fast_path::call(&routes.lock, by, request, preamble, holding, call)
-        } else if let Some(by) = fast_path::by::<StockHandlers>(path) {
-            fast_path::call(&routes.stock, by, request, preamble, holding, call)
-        } else if let Some(by) = fast_path::by::<EnvoyHandlers>(path) {
-            fast_path::call(&routes.envoy, by, request, preamble, holding, call)
-        } else {
-            self.other(request, call)
+        let Some(rpc) = known.rpc else { return self.other(request, call) };
+        let how = routes.handlings[known.position];
+        match rpc.service {
+            Service::Admission => {
+                fast_path::call(&routes.admission, how, request, preamble, holding, call)
+            }
+            Service::Rate => fast_path::call(&routes.rate, how, request, preamble, holding, call),
+            Service::Sequence => {
+                fast_path::call(&routes.sequence, how, request, preamble, holding, call)
+            }
+            Service::Lock => fast_path::call(&routes.lock, how, request, preamble, holding, call),
+            Service::Stock => fast_path::call(&routes.stock, how, request, preamble, holding, call),
+            Service::Envoy => fast_path::call(&routes.envoy, how, request, preamble, holding, call),
+            Service::Admin => self.other(request, call),
         }
     }
 }

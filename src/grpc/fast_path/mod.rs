@@ -106,7 +106,7 @@ macro_rules! fast_path {
                             super::fast_path::handled(request, |request| self.$handler(request))?;
                         handled.await.map(super::fast_path::framed)
                     })*
-                    // Unreachable: [`by`] returns only names of METHODS.
+                    // Unreachable: [`handling`] gives only names of METHODS.
                     _ => Err(tonic::Status::unimplemented(method)),
                 }
             }
@@ -152,30 +152,20 @@ impl<T, S> Served<T, S> {
     }
 }
 
-/// The path that a call takes.
+/// How the calls of an rpc are answered.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum By {
-    /// The fast path, with the name of the method.
-    Us(&'static str),
-    /// tonic.
-    Tonic,
-}
-
-impl By {
+pub(super) struct Handling {
     /// The name of the method on the fast path; empty for tonic.
-    fn method(self) -> &'static str {
-        match self {
-            By::Us(method) => method,
-            By::Tonic => "",
-        }
-    }
+    method: &'static str,
+    /// Whether they free capacity or keep what is held.
+    is_freeing: bool,
 }
 
-/// Selects the path of a call; `None` if the URL is not of this service.
-pub(super) fn by<T: FastPath>(path: &str) -> Option<By> {
-    let method = path.strip_prefix('/')?.strip_prefix(T::NAME)?.strip_prefix('/')?;
-    let method = T::METHODS.iter().find(|known| IS_ON && **known == method);
-    Some(method.map_or(By::Tonic, |method| By::Us(method)))
+/// How calls of a method of this service are answered.
+pub(super) fn handling<T: FastPath>(method: &'static str) -> Handling {
+    let is_fast = IS_ON && T::METHODS.contains(&method);
+    let is_freeing = load::is_freeing(method);
+    Handling { method: if is_fast { method } else { "" }, is_freeing }
 }
 
 /// The future response of a call.
@@ -189,7 +179,7 @@ pub(super) type Answering =
 /// The message must be complete by the deadline of the call.
 pub(super) fn call<T, S>(
     served: &Arc<Served<T, S>>,
-    by: By,
+    handling: Handling,
     request: Request<Incoming>,
     preamble: &Preamble,
     holding: &Arc<ConnectionBudget>,
@@ -204,11 +194,12 @@ where
     let served = served.clone();
     let (mut head, body) = request.into_parts();
     let mut body = Opened::new(body, holding.clone(), T::MESSAGE_BYTES_MAX);
-    let held = match quota::enter(served.service.engine(), by.method(), &head.extensions, holding) {
+    let Handling { method, is_freeing } = handling;
+    let held = match quota::enter(served.service.engine(), is_freeing, &head.extensions, holding) {
         Ok(held) => held,
         Err(error) => return limited::<T>(error, head, body, &preamble.origin.take(), call),
     };
-    let ticket = load::enter(by.method(), preamble.timeout, &head.extensions);
+    let ticket = load::enter(is_freeing, preamble.timeout, &head.extensions);
     let (encoding, origin) = (preamble.encoding, preamble.origin.take());
     if ticket.as_ref().is_none_or(QueuedCall::is_timed) {
         if body.is_reset() {
@@ -230,7 +221,7 @@ where
             // Decompresses what it reads.
             body.await_by_deadline(&head.headers, DEFAULT);
         }
-        if let By::Us(method) = by
+        if !method.is_empty()
             && encoding != Encoding::Unknown
             && let Some(message) = body.message(&head.headers, DEFAULT).await
         {

@@ -246,9 +246,10 @@ fn micros() -> u64 {
     coarse().as_micros() as u64
 }
 
-/// Puts a call into the queue of this thread. Returns `None` if it must be refused.
+/// Puts a call into the queue of this thread. Returns `None` if it must be refused. `is_freeing`: see
+/// [`is_freeing`].
 pub(super) fn enter(
-    method: &str,
+    is_freeing: bool,
     timeout: Option<Duration>,
     extensions: &Extensions,
 ) -> Option<QueuedCall> {
@@ -257,7 +258,7 @@ pub(super) fn enter(
         let mut arrival = None;
         if queue.is_timed() {
             let time = timeout.unwrap_or(NO_DEADLINE).as_micros() as u64;
-            let (now, is_freeing) = (micros(), is_freeing(method));
+            let now = micros();
             let is_light = queue.is_light(extensions.get(), now);
             if !is_light && !queue.accepts(now, time, is_freeing) {
                 return None;

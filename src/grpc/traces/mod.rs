@@ -76,13 +76,14 @@ pub(super) struct ServerSpan {
 impl ServerSpan {
     fn new(path: &str, parent: Option<TraceParent>, recorder: Arc<dyn Recorder>) -> ServerSpan {
         let call = CallSpan::new(parent.map(|parent| parent.trace), recorder);
+        let known = calls::find(path);
         ServerSpan {
             calls: Arc::new([call]),
             parent: parent.map(|parent| Parent { span: parent.span, is_remote: true }),
             start: SpanStart::now(),
             method: method(path),
-            position: calls::position(path),
-            has_pools: rpc::of(path).is_some_and(|rpc| rpc.service == Service::Admission),
+            position: known.position,
+            has_pools: known.rpc.is_some_and(|rpc| rpc.service == Service::Admission),
             origin: Origin::default(),
             pools: None,
             is_ended: false,
