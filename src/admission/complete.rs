@@ -7,7 +7,7 @@ use super::{
     unknown_status,
 };
 use crate::decision::{
-    Call, Cost, Decision, Delivery, Optional, Outcomes, Reply,
+    Call, Cost, Decision, Delivery, Optional, Outcomes, Reply, Warms,
     denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
@@ -132,7 +132,7 @@ impl Decision for CompleteTask {
         cost: |complete| Cost::of(30).with_bytes(complete.result.len()),
         ..Delivery::FREES_CAPACITY
     };
-    const OPTIONAL: Optional<CompleteTask> = Optional::NONE.affects_denials();
+    const OPTIONAL: Optional<CompleteTask> = Optional::NONE.affects_denials().warms();
     const OUTCOMES: Outcomes<CompleteTask> = Outcomes::new(
         &["completed", "late", "already_completed", "stale_token", "unknown"],
         |outcome: &Completion| match outcome.verdict {
@@ -188,5 +188,11 @@ impl AffectsDenials for CompleteTask {
     fn effect(&self, completion: Option<&Completion>) -> Effect {
         let kept = [CompleteVerdict::StaleToken, CompleteVerdict::Unknown];
         Effect::frees(completion.is_none_or(|completion| !kept.contains(&completion.verdict)))
+    }
+}
+
+impl Warms for CompleteTask {
+    fn warm(results: &[CompleteTask], pool: &Pool) {
+        pool.warm(results.iter().map(|result| result.name.member()));
     }
 }

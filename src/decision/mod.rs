@@ -59,7 +59,7 @@ pub use call::{Arguments, Call, Leads, Sighting};
 pub use cost::Cost;
 pub use delivery::{Delivery, Ends, Listing, Priority};
 pub use holds::{Grows, Holds, Takes, Taking};
-pub use optional::{Issues, Optional};
+pub use optional::{Issues, Optional, Warms};
 pub use outcomes::Outcomes;
 pub use reply::{Item, Reply};
 pub(crate) use reply::{OK, statuses, unknown_status};

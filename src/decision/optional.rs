@@ -20,6 +20,13 @@ pub trait Issues: Decision {
     ) -> Self::Outcome;
 }
 
+/// A decision whose entry is usually not in the cache of the processor.
+pub trait Warms: Decision {
+    /// Loads the entries of several decisions at once, because a processor can wait for many loads at the
+    /// same time. Changes nothing.
+    fn warm(decisions: &[Self], state: &Self::State);
+}
+
 /// The optional traits of a decision, for code that is generic over all decisions: in Rust such
 /// code cannot test whether a type has a trait. A constant, so a trait that a verb lacks costs
 /// nothing.
@@ -42,6 +49,8 @@ pub struct Optional<D: Decision> {
     taken: Option<fn(&D::Outcome) -> Taking>,
     /// [`Issues::decide_above`].
     decide_above: Option<fn(&D, &mut D::State, Timestamp, Timestamp) -> D::Outcome>,
+    /// [`Warms::warm`].
+    warm: Option<fn(&[D], &D::State)>,
 }
 
 impl<D: Decision> Optional<D> {
@@ -55,6 +64,7 @@ impl<D: Decision> Optional<D> {
         kind: None,
         taken: None,
         decide_above: None,
+        warm: None,
     };
 
     /// Adds [`Revocable`].
@@ -95,6 +105,22 @@ impl<D: Decision> Optional<D> {
     {
         self.decide_above = Some(D::decide_above);
         self
+    }
+
+    /// Adds [`Warms`].
+    pub const fn warms(mut self) -> Optional<D>
+    where
+        D: Warms,
+    {
+        self.warm = Some(D::warm);
+        self
+    }
+
+    /// Loads the entries of decisions that follow one another into the cache of the processor.
+    pub(crate) fn warm(&self, decisions: &[D], state: &D::State) {
+        if let Some(warm) = self.warm {
+            warm(decisions, state);
+        }
     }
 
     /// The replicas that must acknowledge the write; none if the decision is not [`Revocable`].

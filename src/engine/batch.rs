@@ -24,6 +24,9 @@ use crate::decision::{
 /// The most decisions of a batch that the embedded engine executes before other calls of the thread
 /// run.
 const EXECUTED_MAX: usize = 32;
+/// How often a batch lets other calls of the thread run while another thread has its shard, before the
+/// thread blocks.
+const BUSY_MAX: usize = 8;
 
 impl Engine {
     /// The store stage of a batch.
@@ -152,25 +155,33 @@ where
 {
     engine.admit()?;
     let (mut outcomes, mut last) = (Vec::with_capacity(decisions.len()), 0);
-    let mut executed = 0;
-    'batch: for decision in decisions {
-        loop {
-            if executed == EXECUTED_MAX {
-                executed = 0;
-                yield_now().await;
-                if monotonic() >= deadline {
-                    break 'batch;
-                }
-            }
-            executed += 1;
-            let (outcome, change) = engine.execute(decision);
-            last = last.max(change);
-            if !outcome.as_ref().is_ok_and(&is_unfinished) {
-                outcomes.push(outcome);
+    let (mut executed, mut busy) = (0, 0);
+    while outcomes.len() < decisions.len() {
+        if executed >= EXECUTED_MAX {
+            executed = 0;
+            yield_now().await;
+            if monotonic() >= deadline {
                 break;
             }
-            // Such a step is as long as 32 others.
-            executed = EXECUTED_MAX;
+        }
+        let open = &decisions[outcomes.len()..];
+        let run = &open[..open.len().min(EXECUTED_MAX - executed)];
+        let change = engine.execute_run(run, busy == BUSY_MAX, |outcome| {
+            executed += 1;
+            let is_decided = !outcome.as_ref().is_ok_and(&is_unfinished);
+            match is_decided {
+                true => outcomes.push(outcome),
+                // Such a step is as long as 32 others.
+                false => executed = EXECUTED_MAX,
+            }
+            is_decided
+        });
+        match change {
+            Some(change) => (last, busy) = (last.max(change), 0),
+            None => {
+                busy += 1;
+                yield_now().await;
+            }
         }
     }
     outcomes.resize_with(decisions.len(), || Err(Error::NotReached));

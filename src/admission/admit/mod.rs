@@ -285,7 +285,7 @@ impl Decision for AdmitTask {
         ..Delivery::DEFAULT
     };
     const OPTIONAL: Optional<AdmitTask> =
-        Optional::NONE.revocable().affects_denials().grows().issues();
+        Optional::NONE.revocable().affects_denials().grows().issues().warms();
     const OUTCOMES: Outcomes<AdmitTask> = Outcomes::new(
         &["admitted", "full", "no_task", "paused", "already_completed"],
         |outcome: &Admission| match outcome.decision {

@@ -4,7 +4,7 @@ use super::{Admission, AdmitDecision, AdmitTask};
 use crate::{
     admission::Pool,
     decision::{
-        Decision, Grows, Issues, Revocable, Revocation, Takes, Taking, Undo, UndoRule,
+        Decision, Grows, Issues, Revocable, Revocation, Takes, Taking, Undo, UndoRule, Warms,
         acknowledgement::Acknowledgement,
         time::{Millis, Timestamp},
     },
@@ -81,5 +81,11 @@ impl Issues for AdmitTask {
             pool.last_token = last;
         }
         admission
+    }
+}
+
+impl Warms for AdmitTask {
+    fn warm(calls: &[AdmitTask], pool: &Pool) {
+        pool.warm(calls.iter().map(AdmitTask::member));
     }
 }

@@ -110,6 +110,11 @@ impl Pool {
         self.tasks.get(member).filter(|task| now < task.forget)
     }
 
+    /// Loads the records of tasks into the cache of the processor.
+    pub(super) fn warm<T: AsRef<[u8]>>(&self, members: impl Iterator<Item = T>) {
+        self.tasks.warm(members);
+    }
+
     /// The stored member and a copy of the record.
     pub(super) fn known(&self, member: &[u8], now: Timestamp) -> Option<(Member, Task)> {
         let (member, task) = self.tasks.get_key_value(member)?;

@@ -6,10 +6,11 @@
 //! no directory is needed. The stored hash selects segment and bucket; resizing never rehashes
 //! keys.
 
-use std::{borrow::Borrow, fmt, mem, sync::LazyLock};
+use std::{borrow::Borrow, fmt, hint::black_box, mem, sync::LazyLock};
 
 use ahash::RandomState;
 use hashbrown::HashTable;
+use smallvec::SmallVec;
 
 /// The maximum average number of entries of a segment. Segments that are not yet split in the
 /// current round hold up to twice as many.
@@ -115,6 +116,18 @@ impl<K: Borrow<[u8]>, V> IncrementalMap<K, V> {
         let hash = hash(key);
         let entry = self.at(place(hash, self.parts())).find(hash, |entry| entry.is(hash, key));
         entry.map(MapEntry::pair)
+    }
+
+    /// Loads the entries of keys into the cache of the processor, for the lookups that follow. Each step
+    /// is taken for all keys before the next, so that the processor waits for their memory together.
+    pub fn warm<T: AsRef<[u8]>>(&self, keys: impl Iterator<Item = T>) {
+        let hashes: SmallVec<[u64; 32]> = keys.map(|key| hash(key.as_ref())).collect();
+        let entry =
+            |hash: &u64| self.at(place(*hash, self.parts())).find(*hash, |it| it.hash == *hash);
+        let found: SmallVec<[_; 32]> = hashes.iter().filter_map(entry).collect();
+        let first = |entry: &&MapEntry<K, V>| entry.pair.0.borrow().first().copied();
+        let touched = found.iter().filter_map(first).fold(0, u8::wrapping_add);
+        black_box(touched);
     }
 
     /// The value of a key.

@@ -1,3 +1,5 @@
+use std::iter;
+
 use super::*;
 
 fn key(number: u64) -> Box<[u8]> {
@@ -64,4 +66,16 @@ fn a_default_is_put_there_once_however_the_map_grows() {
         assert!((0..10_000).all(|number| map.get(&key(number)) == Some(&(round * number))));
     }
     assert!(map.parts() > 10);
+}
+
+#[test]
+fn warming_changes_nothing() {
+    let mut map: IncrementalMap<_, _> = IncrementalMap::default();
+    for number in (0..2000u64).step_by(2) {
+        map.insert(key(number), number);
+    }
+    map.warm((0..2000).map(key));
+    map.warm(iter::empty::<Box<[u8]>>());
+    assert_eq!(map.len(), 1000);
+    assert!((0..2000).all(|number| map.get(&key(number)).is_some() == (number % 2 == 0)));
 }

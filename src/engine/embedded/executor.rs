@@ -18,7 +18,7 @@ use super::{
     Embedded,
     journal::Journal,
     memory_full,
-    tables::{Notes, Sharded, Tabled},
+    tables::{Notes, Sharded, Tabled, Tables},
 };
 use crate::decision::{
     Decision, State,
@@ -77,17 +77,74 @@ impl Embedded {
         D::State::execute(self, decision)
     }
 
+    /// Executes decisions in order, as [`Sharded::execute_run`] does.
+    pub(in super::super) fn execute_run<D>(
+        &self,
+        decisions: &[D],
+        may_block: bool,
+        take: impl FnMut(Result<D::Outcome, Error>) -> bool,
+    ) -> Option<u64>
+    where
+        D: Decision<State: Sharded>,
+    {
+        D::State::execute_run(self, decisions, may_block, take)
+    }
+
     /// Executes a decision about one partition.
     pub(super) fn execute_one<D>(&self, decision: &D) -> (Result<D::Outcome, Error>, u64)
     where
         D: Decision<State: Tabled>,
     {
-        let tag = D::State::tag(decision.partition());
-        let mut tables = self.shard(tag);
+        let mut tables = self.shard(D::State::tag(decision.partition()));
         // Read under the lock: time never runs backwards within a partition.
         let now = self.clock.now();
+        self.execute_within(&mut tables, decision, now)
+    }
+
+    /// Executes decisions about one shard at a time, under one lock.
+    pub(super) fn execute_alike<D>(
+        &self,
+        decisions: &[D],
+        may_block: bool,
+        mut take: impl FnMut(Result<D::Outcome, Error>) -> bool,
+    ) -> Option<u64>
+    where
+        D: Decision<State: Tabled>,
+    {
+        let Some(first) = decisions.first() else { return Some(0) };
+        let tag = D::State::tag(first.partition());
+        let is_same = |decision: &&D| D::State::tag(decision.partition()) == tag;
+        let run = &decisions[..decisions.iter().take_while(is_same).count()];
+        let mut tables = if may_block { self.shard(tag) } else { self.try_shard(tag)? };
+        if run.len() > 1
+            && let Some(state) = D::State::table(&mut tables).get(first.partition())
+        {
+            D::OPTIONAL.warm(run, state);
+        }
+        let (now, mut last) = (self.clock.now(), 0);
+        for decision in run {
+            let (outcome, change) = self.execute_within(&mut tables, decision, now);
+            last = change;
+            if !take(outcome) {
+                break;
+            }
+        }
+        Some(last)
+    }
+
+    /// Executes a decision in its locked shard.
+    fn execute_within<D>(
+        &self,
+        tables: &mut Tables,
+        decision: &D,
+        now: Timestamp,
+    ) -> (Result<D::Outcome, Error>, u64)
+    where
+        D: Decision<State: Tabled>,
+    {
+        let tag = D::State::tag(decision.partition());
         let journal = self.journal();
-        let (table, notes) = D::State::table_and_notes(&mut tables);
+        let (table, notes) = D::State::table_and_notes(tables);
         let (outcome, event) = match table.get_mut(decision.partition()) {
             Some(state) if self.is_full() && D::OPTIONAL.is_new(decision, state, now) => {
                 return (Err(memory_full()), notes.ticket);
@@ -136,7 +193,7 @@ impl Embedded {
         };
         if let Some(event) = event {
             let is_recorded = journal.is_some();
-            D::State::append_event(&mut tables, tag, *event, now, is_recorded);
+            D::State::append_event(tables, tag, *event, now, is_recorded);
         }
         let change = journal.map_or(0, |journal| line_up(&mut tables.notes, journal));
         (Ok(outcome), change)

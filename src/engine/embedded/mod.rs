@@ -156,16 +156,17 @@ impl Embedded {
     /// Spins before it blocks: the current decision ends within a microsecond, but a blocked thread
     /// may get its core back milliseconds later on a busy machine.
     fn shard(&self, tag: &[u8]) -> MutexGuard<'_, Tables> {
-        let shard = &self.shards[self.hasher.hash_one(tag) as usize % SHARDS];
-        for _ in 0..SPINS {
-            if !shard.is_locked()
-                && let Some(tables) = shard.try_lock()
-            {
-                return tables;
-            }
-            spin_loop();
-        }
-        shard.lock()
+        let shard = self.shard_of(tag);
+        spin(shard).unwrap_or_else(|| shard.lock())
+    }
+
+    /// Locks the shard of a tag; `None` if another thread keeps it.
+    fn try_shard(&self, tag: &[u8]) -> Option<MutexGuard<'_, Tables>> {
+        spin(self.shard_of(tag))
+    }
+
+    fn shard_of(&self, tag: &[u8]) -> &Mutex<Tables> {
+        &self.shards[self.hasher.hash_one(tag) as usize % SHARDS]
     }
 
     /// Whether the journal has room for changes that no call waits for.
@@ -236,4 +237,16 @@ impl Embedded {
 fn memory_full() -> Error {
     budget::note(ReachedLimit::Memory);
     Error::MemoryFull
+}
+/// Looks at a shard [`SPINS`] times, and locks it once it is free.
+fn spin(shard: &Mutex<Tables>) -> Option<MutexGuard<'_, Tables>> {
+    for _ in 0..SPINS {
+        if !shard.is_locked()
+            && let Some(tables) = shard.try_lock()
+        {
+            return Some(tables);
+        }
+        spin_loop();
+    }
+    None
 }

@@ -45,6 +45,18 @@ pub trait Sharded: State {
     fn execute<D>(engine: &Embedded, decision: &D) -> (Result<D::Outcome, Error>, u64)
     where
         D: Decision<State = Self>;
+
+    /// Executes decisions from the first on, under one lock: those in front with the shard of the
+    /// first. Passes each outcome to `take`, and ends when that returns false. Returns the number of
+    /// the shard's last change, or `None` if another thread has the shard and this one may not block.
+    fn execute_run<D>(
+        engine: &Embedded,
+        decisions: &[D],
+        may_block: bool,
+        take: impl FnMut(Result<D::Outcome, Error>) -> bool,
+    ) -> Option<u64>
+    where
+        D: Decision<State = Self>;
 }
 
 /// A state that has a table in every shard.
@@ -88,6 +100,18 @@ macro_rules! tables {
                     D: Decision<State = Self>,
                 {
                     engine.execute_one(decision)
+                }
+
+                fn execute_run<D>(
+                    engine: &Embedded,
+                    decisions: &[D],
+                    may_block: bool,
+                    take: impl FnMut(Result<D::Outcome, Error>) -> bool,
+                ) -> Option<u64>
+                where
+                    D: Decision<State = Self>,
+                {
+                    engine.execute_alike(decisions, may_block, take)
                 }
             }
 

@@ -18,6 +18,20 @@ impl<S: Tabled> Sharded for Vec<S> {
     {
         engine.execute_several(decision)
     }
+
+    fn execute_run<D>(
+        engine: &Embedded,
+        decisions: &[D],
+        _may_block: bool,
+        mut take: impl FnMut(Result<D::Outcome, Error>) -> bool,
+    ) -> Option<u64>
+    where
+        D: Decision<State = Self>,
+    {
+        let (outcome, change) = engine.execute_several(decisions.first()?);
+        take(outcome);
+        Some(change)
+    }
 }
 
 impl Embedded {

@@ -13,7 +13,7 @@ use crate::{
         time::{Clock, Millis, monotonic},
     },
     engine::Engine,
-    rate::{CheckRate, LimitSpec, Meter, MeterName, RuleSpec},
+    rate::{CheckOutcome, CheckRate, LimitSpec, Meter, MeterName, RuleSpec},
 };
 
 fn check(key: &str) -> CheckRate {
@@ -31,6 +31,40 @@ fn check(key: &str) -> CheckRate {
 
 fn tag_of(check: &CheckRate) -> &[u8] {
     Meter::tag(check.partition())
+}
+
+/// A run of decisions ends before the first of another shard, and where `take` says so.
+#[test]
+fn a_run_is_of_one_shard() {
+    let engine = Embedded::new(Clock::Stepped(Arc::default()));
+    let run = |checks: &[CheckRate], most: usize| {
+        let mut counts = Vec::new();
+        let take = |outcome| {
+            let Ok(CheckOutcome::Decided { answer, .. }) = outcome else { panic!("{outcome:?}") };
+            counts.push(answer.limits[0].count);
+            counts.len() < most
+        };
+        engine.execute_run(checks, true, take).unwrap();
+        counts
+    };
+    let checks: Vec<CheckRate> = ["a", "a", "a", "b", "a"].map(check).to_vec();
+    assert_ne!(tag_of(&checks[0]), tag_of(&checks[3]));
+    assert_eq!(run(&checks, 9), [1, 2, 3]);
+    assert_eq!(run(&checks, 2), [4, 5]);
+    assert_eq!(run(&checks[3..], 9), [1]);
+    assert!(run(&[], 9).is_empty());
+}
+
+/// A batch passes a shard that another thread has, and blocks only on request.
+#[test]
+fn a_run_passes_a_locked_shard() {
+    let engine = Embedded::new(Clock::Stepped(Arc::default()));
+    let checks = [check("a")];
+    let locked = engine.shard(tag_of(&checks[0]));
+    let take = |_| panic!("nothing is decided");
+    assert_eq!(engine.execute_run(&checks, false, take), None);
+    drop(locked);
+    assert!(engine.execute_run(&checks, false, |outcome| outcome.is_ok()).is_some());
 }
 
 /// A decision leaves no changes to the next one of its shard, whether they were queued or dropped.
