@@ -1,8 +1,8 @@
 //! The embedded engine: decides in this process. Nothing to install, no network.
 //!
 //! The state lies in 1,024 shards. A shard is a mutex over one table per capability, and a decision
-//! locks the shard of its tag, usually for less than a microsecond. With a data directory, changes
-//! are also persisted.
+//! locks the shard of its tag, usually for less than a microsecond. Decisions of a batch share a lock,
+//! up to 32 at a time. With a data directory, changes are also persisted.
 //!
 //! - `tables`: the state of a shard
 //! - `executor`: runs decisions; `journal`, `store`: the queue of their changes and its file
@@ -153,8 +153,8 @@ impl Embedded {
     /// Locks the shard of a tag. Partitions with the same tag share a mutex, so an event is
     /// appended in the same step as its change.
     ///
-    /// Spins before it blocks: the current decision ends within a microsecond, but a blocked thread
-    /// may get its core back milliseconds later on a busy machine.
+    /// Spins before it blocks: a single decision ends within a microsecond, but a blocked thread may get
+    /// its core back milliseconds later on a busy machine.
     fn shard(&self, tag: &[u8]) -> MutexGuard<'_, Tables> {
         let shard = self.shard_of(tag);
         spin(shard).unwrap_or_else(|| shard.lock())

@@ -179,7 +179,7 @@ pub(super) type Answering =
 /// The message must be complete by the deadline of the call.
 pub(super) fn call<T, S>(
     served: &Arc<Served<T, S>>,
-    handling: Handling,
+    Handling { method, is_freeing }: Handling,
     request: Request<Incoming>,
     preamble: &Preamble,
     holding: &Arc<ConnectionBudget>,
@@ -194,7 +194,6 @@ where
     let served = served.clone();
     let (mut head, body) = request.into_parts();
     let mut body = Opened::new(body, holding.clone(), T::MESSAGE_BYTES_MAX);
-    let Handling { method, is_freeing } = handling;
     let held = match quota::enter(served.service.engine(), is_freeing, &head.extensions, holding) {
         Ok(held) => held,
         Err(error) => return limited::<T>(error, head, body, &preamble.origin.take(), call),
