@@ -33,6 +33,8 @@ type StockStatus struct {
 	Sold uint64
 	// Replayed is true if an earlier request with the same id added, for Add only.
 	Replayed bool
+	// Holds is the number of reservations that are held, for Status only. Else it is 0.
+	Holds uint64
 }
 
 func newStockStatus(s *pb.Stock) StockStatus {
@@ -62,10 +64,13 @@ func (s *Stock) Add(ctx context.Context, delta int64, requestID string) (StockSt
 	return status, err
 }
 
-// Status returns the quantities. It fails with NotFound before the first Set.
+// Status returns the quantities and the number of held reservations. It fails with NotFound
+// before the first Set.
 func (s *Stock) Status(ctx context.Context) (StockStatus, error) {
 	answer, _, err := call(ctx, s.client, s.client.plan(), &pb.GetStockRequest{Sku: s.sku}, s.client.stock.GetStock)
-	return newStockStatus(answer.GetStock()), err
+	status := newStockStatus(answer.GetStock())
+	status.Holds = answer.GetHolds()
+	return status, err
 }
 
 // ReserveOutcome tells whether a quantity is reserved.

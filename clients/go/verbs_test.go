@@ -189,6 +189,7 @@ func TestStock(t *testing.T) {
 
 	left := must(stock.Reserve(ctx, "left", 5, ReserveOptions{}))(t)
 	equal(t, "available", left.Stock.Available, 0)
+	equal(t, "held", must(stock.Status(ctx))(t), StockStatus{OnHand: 5, Reserved: 5, Sold: 3, Holds: 1})
 	left.Reservation.Close(ctx)
 	equal(t, "cancel again", must(stock.Cancel(ctx, "left"))(t), CancelledBefore)
 	equal(t, "stock", must(stock.Status(ctx))(t), StockStatus{OnHand: 5, Available: 5, Sold: 3})

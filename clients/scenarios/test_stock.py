@@ -17,9 +17,13 @@ def test_a_reservation_is_confirmed(client, observer, name):
     answer = client.reserve(handle="a", sku=name, order="o-1", quantity="2", hold=60)
     assert answer["outcome"] == "RESERVED" and answer["replayed"] is False
     assert 0 < answer["valid_for"] <= 60
+    held = client.stock(sku=name)
+    assert numbers(held) == {"on_hand": "3", "available": "1", "reserved": "2", "sold": "0"}
+    assert held["holds"] == "1"
     confirmed = client.confirm(sku=name, order="o-1")
     assert confirmed["outcome"] == "CONFIRMED" and confirmed["retaken"] is False
     assert client.confirm(sku=name, order="o-1")["outcome"] == "ALREADY_CONFIRMED"
+    assert client.stock(sku=name)["holds"] == "0"
     assert observer.stock(name) == (1, 0, 2)
 
 

@@ -33,7 +33,8 @@ async def add_stock(state: State, fields: Fields) -> Answer:
 
 
 async def get_stock(state: State, fields: Fields) -> Answer:
-    return stock_fields(await item(state, fields).get())
+    stock = await item(state, fields).get()
+    return {**stock_fields(stock), "holds": str(stock.holds)}
 
 
 async def reserve(state: State, fields: Fields) -> Answer:

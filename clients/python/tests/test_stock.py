@@ -39,10 +39,12 @@ async def test_a_scope_confirms(any_connection: Connection, name: str) -> None:
     repeat = await stock.reserve("o-1", 3)
     assert isinstance(repeat, Reservation)
     assert (repeat.quantity, repeat.replayed) == (2, True)
+    held = await stock.get()
+    assert (held.reserved, held.holds, repeat.stock.holds) == (2, 1, None)
     async with reservation:
         assert await reservation.confirm() is ConfirmOutcome.CONFIRMED
     found = await stock.get()
-    assert (found.on_hand, found.reserved, found.sold) == (1, 0, 2)
+    assert (found.on_hand, found.reserved, found.sold, found.holds) == (1, 0, 2, 0)
     settled = await stock.reserve("o-1", 1)
     assert isinstance(settled, AlreadySettled)
     assert settled.state is ReservationState.CONFIRMED

@@ -97,8 +97,10 @@ export const stockCommands: Record<string, Command> = {
     const { stock, replayed } = await session.connection(fields).stock.add(sku, delta, options);
     return { ...stockAnswer(stock), replayed };
   },
-  stock: async (session, fields, signal) =>
-    stockAnswer(await session.connection(fields).stock.get(field.text(fields, "sku"), { signal })),
+  stock: async (session, fields, signal) => {
+    const stock = await session.connection(fields).stock.get(field.text(fields, "sku"), { signal });
+    return { ...stockAnswer(stock), holds: String(stock.holds) };
+  },
   reserve: async (session, fields, signal) => {
     const [sku, order] = [field.text(fields, "sku"), field.text(fields, "order")];
     const answer = await session.connection(fields).stock.reserve(sku, order, field.big(fields, "quantity"), {

@@ -75,6 +75,7 @@ export {
   type ReserveOptions,
   Stock,
   type StockLevel,
+  type StockStatus,
 } from "./stock.js";
 export { Tollgate } from "./tollgate.js";
 export {

@@ -34,6 +34,12 @@ export interface StockLevel {
   readonly sold: bigint;
 }
 
+/** The quantities of a sku, and its reservations. */
+export interface StockStatus extends StockLevel {
+  /** Number of reservations that are held. */
+  readonly holds: bigint;
+}
+
 /** Options of a reservation. */
 export interface ReserveOptions extends CallOptions {
   /** Length of the hold in milliseconds, 1 ms to 30 days. Default: 15 minutes. */
@@ -101,10 +107,13 @@ export class Stock {
     return { stock: readLevel(message.stock), replayed: message.replayed };
   }
 
-  /** Returns the quantities of a sku. Fails with NOT_FOUND if it was never set. */
-  async get(sku: string, options: CallOptions = {}): Promise<StockLevel> {
+  /**
+   * Returns the quantities of a sku and the number of its held reservations. Fails with NOT_FOUND if
+   * it was never set.
+   */
+  async get(sku: string, options: CallOptions = {}): Promise<StockStatus> {
     const { message } = await this.#core.caller.call(StockService.method.getStock, { sku }, options);
-    return readLevel(message.stock);
+    return { ...readLevel(message.stock), holds: message.holds };
   }
 
   /**

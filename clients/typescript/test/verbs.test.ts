@@ -126,6 +126,8 @@ onBothEngines({
     const kept = await stock.reserve(name, "o1", 3n, { holdMs: 60_000, buyer: "b", buyerLimit: 4n });
     assert.equal(kept.outcome, "RESERVED");
     const { reservation } = kept;
+    const held = { onHand: 8n, available: 5n, reserved: 3n, sold: 0n, holds: 1n };
+    assert.deepEqual(await stock.get(name), held);
     assert.ok(reservation.validForMs > 0 && reservation.validForMs <= 60_000);
     const limited = await stock.reserve(name, "o2", 2, { buyer: "b", buyerLimit: 4n });
     assert.equal(limited.outcome, "BUYER_LIMIT");
@@ -144,7 +146,8 @@ onBothEngines({
       left.reservation.use(() => Promise.reject(new Error("no payment"))),
       /no payment/,
     );
-    assert.deepEqual(await stock.get(name), { onHand: 5n, available: 5n, reserved: 0n, sold: 3n });
+    const rest = { onHand: 5n, available: 5n, reserved: 0n, sold: 3n, holds: 0n };
+    assert.deepEqual(await stock.get(name), rest);
     assert.equal((await stock.confirm(name, "o4")).outcome, "CANCELLED");
     assert.equal(await stock.cancel(name, "o9"), "UNKNOWN");
   },

@@ -85,7 +85,9 @@ func addStock(_ *runner, ctx context.Context, client *tollgate.Client, c *comman
 
 func stock(_ *runner, ctx context.Context, client *tollgate.Client, c *command) (fields, error) {
 	status, err := client.Stock(c.SKU).Status(ctx)
-	return stockFields(status), err
+	answer := stockFields(status)
+	answer["holds"] = unsigned(status.Holds)
+	return answer, err
 }
 
 func reserve(r *runner, ctx context.Context, client *tollgate.Client, c *command) (fields, error) {

@@ -25,12 +25,14 @@ class Stock:
     """Quantity confirmed since the sku was created."""
     replayed: bool = False
     """Whether an earlier `add` with this request id gave this answer."""
+    holds: int | None = None
+    """Number of reservations that are held; None unless `get` returned it."""
 
     @staticmethod
-    def of(stock: pb.Stock, replayed: bool = False) -> Stock:
+    def of(stock: pb.Stock, replayed: bool = False, holds: int | None = None) -> Stock:
         """Reads the message."""
         return Stock(
-            stock.sku, stock.on_hand, stock.available, stock.reserved, stock.sold, replayed
+            stock.sku, stock.on_hand, stock.available, stock.reserved, stock.sold, replayed, holds
         )
 
 

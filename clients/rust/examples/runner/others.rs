@@ -152,7 +152,12 @@ impl Runner {
                 answer["replayed"] = json!(replayed);
                 Ok(answer)
             }
-            "stock" => Ok(described(&self.connection(fields)?.get_stock(&sku).await?.0)),
+            "stock" => {
+                let (stock, holds) = self.connection(fields)?.get_stock(&sku).await?;
+                let mut answer = described(&stock);
+                answer["holds"] = json!(holds.to_string());
+                Ok(answer)
+            }
             "reserve" => self.reserve(fields).await,
             "confirm" => {
                 let (confirmed, _) =

@@ -90,9 +90,10 @@ class StockItem:
         self._caller = caller
 
     async def get(self) -> Stock:
-        """Returns the stock. Raises Error NOT_FOUND if it was never set."""
+        """Returns the stock, with `holds`. Raises Error NOT_FOUND if it was never set."""
         request = build(pb.GetStockRequest, sku=self.sku)
-        return Stock.of((await self._caller.call(methods.GET_STOCK, request)).stock)
+        answer = await self._caller.call(methods.GET_STOCK, request)
+        return Stock.of(answer.stock, holds=answer.holds)
 
     async def set(self, on_hand: int) -> Stock:
         """Sets the quantity on hand, 0 to 2^53-1. The call is never repeated."""

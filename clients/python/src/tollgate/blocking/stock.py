@@ -75,7 +75,7 @@ class StockItem:
         return self._inner.sku
 
     def get(self) -> Stock:
-        """Returns the stock. Raises Error NOT_FOUND if it was never set."""
+        """Returns the stock, with `holds`. Raises Error NOT_FOUND if it was never set."""
         return run(self._inner.get())
 
     def set(self, on_hand: int) -> Stock:

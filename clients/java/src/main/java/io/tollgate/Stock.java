@@ -12,6 +12,7 @@ import io.tollgate.v1.SetStockRequest;
 import io.tollgate.v1.StockServiceGrpc;
 import java.time.Duration;
 import java.util.Optional;
+import java.util.OptionalLong;
 import java.util.UUID;
 
 /** The stock of one sku. */
@@ -53,11 +54,14 @@ public final class Stock {
     return new AddResult(StockLevel.of(answer.getStock()), answer.getReplayed());
   }
 
-  /** Returns the quantities. Fails with NOT_FOUND before the first {@link #set}. */
+  /**
+   * Returns the quantities and the number of held reservations. Fails with NOT_FOUND before the
+   * first {@link #set}.
+   */
   public StockLevel get() {
     var request = GetStockRequest.newBuilder().setSku(sku).build();
-    return StockLevel.of(
-        call(StockServiceGrpc.getGetStockMethod(), CallPlan.SAFE, request).answer().getStock());
+    var answer = call(StockServiceGrpc.getGetStockMethod(), CallPlan.SAFE, request).answer();
+    return StockLevel.of(answer.getStock(), OptionalLong.of(answer.getHolds()));
   }
 
   /** Reserves a quantity with the default options. */

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.grpc.Status;
 import java.time.Duration;
+import java.util.OptionalLong;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.stream.IntStream;
@@ -136,12 +137,14 @@ class StoreTest {
     try (Reservation reservation = stock.reserve("o1", 4).held().orElseThrow()) {
       assertEquals(6, reservation.stock().available());
       assertFalse(reservation.replayed());
+      assertEquals(OptionalLong.empty(), reservation.stock().holds());
+      assertEquals(new StockLevel(10, 6, 4, 0, OptionalLong.of(1)), stock.get());
     }
-    assertEquals(new StockLevel(10, 10, 0, 0), stock.get());
+    assertEquals(new StockLevel(10, 10, 0, 0, OptionalLong.of(0)), stock.get());
     try (Reservation reservation = stock.reserve("o2", 4).held().orElseThrow()) {
       assertEquals(ConfirmOutcome.CONFIRMED, reservation.confirm().outcome());
     }
-    assertEquals(new StockLevel(6, 6, 0, 4), stock.get());
+    assertEquals(new StockLevel(6, 6, 0, 4, OptionalLong.of(0)), stock.get());
     assertInstanceOf(ReserveResult.Shortage.class, stock.reserve("o3", 7));
     ReserveResult settled = stock.reserve("o2", 1);
     assertTrue(assertInstanceOf(ReserveResult.AlreadySettled.class, settled).confirmed());

@@ -33,7 +33,7 @@ final class StoreCommands {
     actions.put("unlock", this::unlock);
     actions.put("set_stock", c -> level(new Json(), stock(c).set(c.number("on_hand"))));
     actions.put("add_stock", this::addStock);
-    actions.put("stock", c -> level(new Json(), stock(c).get()));
+    actions.put("stock", this::get);
     actions.put("reserve", this::reserve);
     actions.put("confirm", this::confirm);
     actions.put(
@@ -121,6 +121,11 @@ final class StoreCommands {
         .digits("available", level.available())
         .digits("reserved", level.reserved())
         .digits("sold", level.sold());
+  }
+
+  private Json get(Command command) {
+    StockLevel level = stock(command).get();
+    return level(new Json().digits("holds", level.holds().orElseThrow()), level);
   }
 
   private Json addStock(Command command) {
