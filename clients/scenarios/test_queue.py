@@ -2,6 +2,8 @@
 
 import time
 
+import pytest
+
 from harness.paths import eventually
 
 
@@ -128,6 +130,40 @@ def test_a_failing_handler_is_tried_again_until_the_task_is_dead(client, observe
     assert [event["attempt"] for event in client.events("task", "w")] == [1, 2]
     completed = observer.events(name, "COMPLETED")
     assert [event["outcome"] for event in completed] == ["FAILED", "FAILED"]
+
+
+def make_dead(client, observer, pool, device, task):
+    """Queues a task with a payload and fails its only attempt."""
+    observer.configure(pool, attempts=1)
+    observer.enqueue(pool, (device, task, "photo"))
+    client.poll(handle=task, pool=pool, device=device, lease=60)
+    client.complete(handle=task, outcome="FAILED")
+    assert [dead.task_id for dead in observer.tasks(pool, "DEAD")] == [task]
+
+
+def test_a_dead_task_is_requeued(client, observer, name):
+    make_dead(client, observer, name, "d-1", "t-1")
+    observer.enqueue(name, ("d-1", "t-2"))
+    task = {"pool": name, "device": "d-1", "task": "t-1"}
+    assert client.requeue_task(**task)["verdict"] == "REQUEUED"
+    assert client.requeue_task(**task)["verdict"] == "ALREADY_QUEUED"
+    assert client.poll(handle="a", pool=name, device="d-1", lease=60)["task"] == "t-2"
+    assert client.complete(handle="a")["verdict"] == "COMPLETED"
+    again = client.poll(handle="b", pool=name, device="d-1", lease=60)
+    assert (again["task"], again["payload"], again["attempt"]) == ("t-1", "photo", 1)
+    assert client.complete(handle="b")["verdict"] == "COMPLETED"
+    assert client.requeue_task(**task)["verdict"] == "NOT_DEAD"
+    assert client.requeue_task(**(task | {"task": "no-such"}))["verdict"] == "UNKNOWN"
+    assert client.error("requeue_task", **(task | {"task": ""})).fields == {"task_id"}
+
+
+@pytest.mark.parametrize("fault", ["lose_reply", "cut_reply", "cut_request"])
+def test_a_lost_requeue_queues_once(faulty, proxy, observer, name, fault):
+    make_dead(faulty, observer, name, "d-1", "t-1")
+    lost = getattr(proxy, fault)("RequeueTask")
+    verdict = faulty.requeue_task(pool=name, device="d-1", task="t-1")["verdict"]
+    assert lost.fired.is_set() and verdict in ("REQUEUED", "ALREADY_QUEUED")
+    assert [task.task_id for task in observer.tasks(name)] == ["t-1"]
 
 
 def test_workers_keep_to_the_capacity(client, observer, name):

@@ -73,6 +73,35 @@ def test_ids_of_calls_differ(client, observer, name):
     assert observer.spent(name, "many") == 5
 
 
+def test_a_key_shows_its_usage(client, observer, name):
+    client.check(key=name, policy="three", cost=2)
+    hour = {"name": "hour", "max": "3", "count": "2", "remaining": "1"}
+    for _ in range(2):
+        answer = client.get_key(key=name, policy="three")
+        assert answer == {"limits": [hour], "banned": False, "strikes": 0}
+    assert observer.spent(name, "three") == 2
+
+
+def test_a_key_shows_its_ban(client, name):
+    for _ in range(3):
+        client.check(key=name, policy="crawler")
+    answer = client.get_key(key=name, policy="crawler")
+    assert answer["banned"] is True and answer["strikes"] == 1
+
+
+def test_the_errors_of_a_key(client, name):
+    assert client.error("get_key", key=name, policy="no-such").code == "NOT_FOUND"
+    assert client.error("get_key", key="", policy="three").fields == {"key"}
+
+
+@pytest.mark.parametrize("fault", ["lose_reply", "cut_reply", "cut_request"])
+def test_a_lost_answer_about_a_key_is_asked_again(faulty, proxy, name, fault):
+    faulty.check(key=name, policy="three")
+    lost = getattr(proxy, fault)("GetKey")
+    limits = faulty.get_key(key=name, policy="three")["limits"]
+    assert lost.fired.is_set() and limits[0]["count"] == "1"
+
+
 @pytest.mark.parametrize(("on_failure", "allowed"), [("open", True), ("closed", False)])
 def test_a_limiter_decides_without_a_server(faulty, proxy, name, on_failure, allowed):
     proxy.refuse()

@@ -144,6 +144,11 @@ async def cancel_task(state: State, fields: Fields) -> Answer:
     return {"verdict": verdict.name, "replayed": replayed}
 
 
+async def requeue_task(state: State, fields: Fields) -> Answer:
+    pool = state.connection(fields).pool(fields["pool"])
+    return {"verdict": (await pool.requeue(fields["device"], fields["task"])).name}
+
+
 def pool_fields(status: PoolStatus) -> Answer:
     return {
         "capacity": status.usage.capacity,
@@ -207,6 +212,7 @@ COMMANDS: Commands = {
     "enqueue": enqueue,
     "evict": evict,
     "cancel_task": cancel_task,
+    "requeue_task": requeue_task,
     "pool": pool_status,
     "configure": configure,
     "worker_start": worker_start,

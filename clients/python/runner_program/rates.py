@@ -35,6 +35,20 @@ async def check(state: State, fields: Fields) -> Answer:
     }
 
 
+async def get_key(state: State, fields: Fields) -> Answer:
+    key = await limiter(state, fields).key(fields["key"])
+    limits = [
+        {
+            "name": limit.name,
+            "max": str(limit.max),
+            "count": str(limit.count),
+            "remaining": str(limit.remaining),
+        }
+        for limit in key.limits
+    ]
+    return {"limits": limits, "banned": key.ban is not None, "strikes": key.strikes}
+
+
 def caller_key(scope: Any) -> str | None:
     headers = dict(scope["headers"])
     key = headers.get(b"x-caller")
@@ -95,6 +109,7 @@ async def allocate(state: State, fields: Fields) -> Answer:
 
 COMMANDS: Commands = {
     "check": check,
+    "get_key": get_key,
     "http_start": http_start,
     "http_stop": http_stop,
     "next": next_values,

@@ -128,6 +128,10 @@ export const taskCommands: Record<string, Command> = {
     const [device, task] = [field.text(fields, "device"), field.text(fields, "task")];
     return session.pool(fields).cancel(device, task, { signal });
   },
+  requeue_task: async (session, fields, signal) => {
+    const [device, task] = [field.text(fields, "device"), field.text(fields, "task")];
+    return { verdict: await session.pool(fields).requeue(device, task, { signal }) };
+  },
 };
 
 /** Commands about several tasks. */

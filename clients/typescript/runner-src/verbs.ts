@@ -33,6 +33,14 @@ export const rateCommands: Record<string, Command> = {
     const headers = rateLimitHeaders(answer);
     return { allowed, verdict, replayed, degraded, retry_after: field.seconds(retryAfterMs), headers };
   },
+  get_key: async (session, fields, signal) => {
+    const [key, policy] = [field.text(fields, "key"), field.text(fields, "policy")];
+    const { limits, ban, strikes } = await session.connection(fields).rates.key(key, policy, { signal });
+    const answers = limits.map(({ name, max, count, remaining }) => {
+      return { name, max: String(max), count: String(count), remaining: String(remaining) };
+    });
+    return { limits: answers, banned: ban !== undefined, strikes };
+  },
 };
 
 /** Commands about sequences. */

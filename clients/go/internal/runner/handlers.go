@@ -20,6 +20,7 @@ var handlers = map[string]handler{
 	"enqueue":       with(enqueue),
 	"evict":         with(evict),
 	"cancel_task":   with(cancelTask),
+	"requeue_task":  with(requeueTask),
 	"pool":          with(poolStatus),
 	"configure":     with(configure),
 	"hold":          with(hold),
@@ -30,6 +31,7 @@ var handlers = map[string]handler{
 	"worker_stop":   on(workerStop),
 
 	"check":              with(check),
+	"get_key":            with(getKey),
 	"http_start":         with(httpStart),
 	"http_stop":          on(httpStop),
 	"next":               with(next),

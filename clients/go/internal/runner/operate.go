@@ -26,6 +26,11 @@ func cancelTask(_ *runner, ctx context.Context, client *tollgate.Client, c *comm
 	return fields{"verdict": answer.Verdict, "replayed": answer.Replayed}, err
 }
 
+func requeueTask(_ *runner, ctx context.Context, client *tollgate.Client, c *command) (fields, error) {
+	verdict, err := client.Pool(c.Pool).Requeue(ctx, c.Device, c.Task)
+	return fields{"verdict": verdict}, err
+}
+
 func poolFields(pool tollgate.PoolStatus) fields {
 	return fields{
 		"capacity": pool.Usage.Capacity, "in_use": pool.Usage.InUse, "available": pool.Usage.Available,

@@ -49,6 +49,18 @@ func check(_ *runner, ctx context.Context, client *tollgate.Client, c *command) 
 	return result, nil
 }
 
+func getKey(_ *runner, ctx context.Context, client *tollgate.Client, c *command) (fields, error) {
+	key, err := client.Policy(c.Policy).Key(ctx, c.Key)
+	limits := make([]fields, len(key.Limits))
+	for i, limit := range key.Limits {
+		limits[i] = fields{
+			"name": limit.Name, "max": unsigned(limit.Max), "count": unsigned(limit.Count),
+			"remaining": unsigned(limit.Remaining),
+		}
+	}
+	return fields{"limits": limits, "banned": key.Ban != nil, "strikes": key.Strikes}, err
+}
+
 func httpStart(r *runner, _ context.Context, client *tollgate.Client, c *command) (fields, error) {
 	limited := policy(client, c).Middleware(func(r *http.Request) string { return r.Header.Get("x-caller") })
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -49,6 +49,10 @@ impl Runner {
                 let verdict = short(cancelled.verdict().as_str_name(), 2);
                 Ok(json!({ "verdict": verdict, "replayed": cancelled.replayed }))
             }
+            "requeue_task" => {
+                let requeued = self.pool(&fields)?.requeue(&device, &task).await?;
+                Ok(json!({ "verdict": short(requeued.verdict().as_str_name(), 2) }))
+            }
             "pool" => Ok(described(&self.pool(&fields)?.details().await?)),
             "configure" => {
                 let change = pb::ConfigurePoolRequest {

@@ -172,7 +172,7 @@ impl Runner {
             }
             "admit_many" | "complete_many" | "renew_many" | "hold" | "held" | "release"
             | "pairs" => self.bulk(&command, fields).await,
-            "check" | "next" | "allocator" | "allocate" | "lock" | "lock_state" | "unlock"
+            "check" | "get_key" | "next" | "allocator" | "allocate" | "lock" | "lock_state" | "unlock"
             | "set_stock" | "add_stock" | "stock" | "reserve" | "confirm"
             | "cancel_reservation" | "leave_reservation" => self.other(&command, fields).await,
             _ => self.admission(&command, fields).await,

@@ -11,6 +11,7 @@ impl Runner {
     pub(crate) async fn other(self: &Arc<Runner>, command: &str, fields: Fields) -> Answer {
         match command {
             "check" => self.check(&fields).await,
+            "get_key" => self.get_key(&fields).await,
             "next" => self.next(&fields).await,
             "allocator" => {
                 let block = fields.number("block").unwrap_or(100);
@@ -68,6 +69,24 @@ impl Runner {
         });
         put(&mut answer, "retry_after", rate.retry_after);
         Ok(answer)
+    }
+
+    async fn get_key(&self, fields: &Fields) -> Answer {
+        let (key, policy) = (fields.text("key"), fields.text("policy"));
+        let found = self.connection(fields)?.key(&key, &policy).await?;
+        let limits: Vec<Value> = found
+            .limits
+            .iter()
+            .map(|limit| {
+                json!({
+                    "name": limit.name,
+                    "max": limit.max.to_string(),
+                    "count": limit.count.to_string(),
+                    "remaining": limit.remaining.to_string(),
+                })
+            })
+            .collect();
+        Ok(json!({ "limits": limits, "banned": found.ban.is_some(), "strikes": found.strikes }))
     }
 
     async fn next(&self, fields: &Fields) -> Answer {

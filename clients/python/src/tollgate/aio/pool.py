@@ -248,7 +248,7 @@ class Pool:
 
         Its attempts start again.
         """
-        request = pb.RequeueTaskRequest(pool=self.name, device_id=device, task_id=task)
+        request = build(pb.RequeueTaskRequest, pool=self.name, device_id=device, task_id=task)
         answer = await self._caller.call(methods.REQUEUE_TASK, request)
         return RequeueVerdict.of(answer.verdict)
 

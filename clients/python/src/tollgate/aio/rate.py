@@ -118,7 +118,7 @@ class RateLimiter:
 
         For a policy only: the rules of calls have no name.
         """
-        request = pb.GetKeyRequest(key=key, policy=self._policy())
+        request = build(pb.GetKeyRequest, key=key, policy=self._policy())
         return KeyStatus.of(await self._caller.call(methods.GET_KEY, request))
 
     async def bans(self) -> AsyncIterator[Ban]:

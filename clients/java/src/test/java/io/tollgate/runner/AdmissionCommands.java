@@ -37,6 +37,7 @@ final class AdmissionCommands {
     actions.put("enqueue", this::enqueue);
     actions.put("evict", this::evict);
     actions.put("cancel_task", this::cancelTask);
+    actions.put("requeue_task", this::requeueTask);
     actions.put("pool", command -> status(pool(command).status()));
     actions.put("configure", this::configure);
     actions.put("worker_start", this::workerStart);
@@ -179,6 +180,11 @@ final class AdmissionCommands {
   private Json cancelTask(Command command) {
     var result = pool(command).cancel(command.text("device"), command.text("task"));
     return new Json().put("verdict", result.verdict()).put("replayed", result.replayed());
+  }
+
+  private Json requeueTask(Command command) {
+    var verdict = pool(command).requeue(command.text("device"), command.text("task"));
+    return new Json().put("verdict", verdict);
   }
 
   private Json configure(Command command) {

@@ -1,6 +1,9 @@
 package io.tollgate.runner;
 
+import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
+import io.tollgate.KeyStatus;
+import io.tollgate.LimitStatus;
 import io.tollgate.RateDecision;
 import io.tollgate.RateEvent;
 import io.tollgate.RateLimiter;
@@ -22,6 +25,7 @@ final class RateCommands {
 
   void register(Map<String, Runner.Action> actions) {
     actions.put("check", this::check);
+    actions.put("get_key", this::getKey);
     actions.put("http_start", this::httpStart);
     actions.put("http_stop", this::httpStop);
     actions.put("watch_rates", this::watch);
@@ -55,6 +59,25 @@ final class RateCommands {
     decision.headers().forEach(headers::addProperty);
     json.object().add("headers", headers);
     return json;
+  }
+
+  private Json getKey(Command command) {
+    KeyStatus key =
+        session.client(command).rates().key(command.text("key"), command.text("policy"));
+    JsonArray limits = new JsonArray();
+    for (LimitStatus limit : key.limits()) {
+      limits.add(
+          new Json()
+              .put("name", limit.name())
+              .digits("max", limit.max())
+              .digits("count", limit.count())
+              .digits("remaining", limit.remaining())
+              .object());
+    }
+    return new Json()
+        .put("limits", limits)
+        .put("banned", key.ban().isPresent())
+        .put("strikes", key.strikes());
   }
 
   private Json httpStart(Command command) throws Exception {
