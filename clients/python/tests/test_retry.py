@@ -15,12 +15,15 @@ from tollgate import CompleteVerdict, Error, LeaseLost, Retry, Violation
 from tollgate import _methods as methods
 from tollgate._time import Clock
 from tollgate.aio import Connection, Permit
+from tollgate.aio._caller import IN_FLIGHT
+from tollgate.aio.rate import OnFailure
 from tollgate.options import Budget
 from tollgate.v1 import admission_pb2, lock_pb2, rate_pb2, sequence_pb2, stock_pb2
 
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
 FAST = Retry(base=0.001, pause_max=0.002)
+WATCH = admission_pb2.WatchPoolRequest(pool="p")
 POOL = admission_pb2.GetPoolResponse(pool=admission_pb2.Pool(pool="p"))
 
 
@@ -94,6 +97,33 @@ async def test_other_errors_are_not_retried(fake: FakeServer, status: grpc.Statu
         with pytest.raises(Error):
             await connection.pool("p").status()
     assert len(fake.requests) == 1
+
+
+async def test_a_token_that_is_never_returned_ends_with_the_deadline() -> None:
+    async def never() -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    async with Connection("127.0.0.1:1", token=never, deadline=0.05, retry=FAST) as connection:
+        with pytest.raises(Error, match="TOKEN_LATE") as raised:
+            await connection.pool("p").status()
+        assert raised.value.code is grpc.StatusCode.DEADLINE_EXCEEDED
+        with pytest.raises(Error, match="TOKEN_LATE"):
+            async with connection._caller.stream(methods.WATCH_POOL, WATCH):
+                pass
+
+
+@pytest.mark.parametrize(("on_failure", "allowed"), [("open", True), ("closed", False)])
+async def test_a_limiter_decides_after_one_deadline_without_a_turn(
+    fake: FakeServer, on_failure: OnFailure, allowed: bool
+) -> None:
+    fake.play(methods.CHECK_RATE, rate_pb2.CheckRateResponse())
+    async with Connection(fake.address, deadline=0.05) as connection:
+        for _ in range(IN_FLIGHT):
+            await connection._caller._turns.acquire()
+        answer = await connection.rate("api", on_failure=on_failure).check("k")
+    assert (answer.allowed, answer.degraded) == (allowed, True)
+    assert not fake.requests
 
 
 async def test_set_stock_is_never_repeated(fake: FakeServer) -> None:

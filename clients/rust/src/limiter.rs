@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 use crate::{Against, Connection, Error, RateVerdict, pb, time};
 
 /// What a limiter answers when the check fails.
@@ -66,7 +68,8 @@ impl Limiter {
         self
     }
 
-    /// Counts a call of a key. Fails if no server decides, unless the limiter fails open or closed.
+    /// Counts a call of a key. Fails if no server decides, unless the limiter fails open or closed:
+    /// then it decides within one deadline, the wait for a turn included.
     /// A request that is invalid always fails.
     pub async fn check(&self, key: &str) -> Result<Rate, Error> {
         self.check_cost(key, 1, None).await
@@ -86,7 +89,15 @@ impl Limiter {
             cost: Some(cost),
             request_id: self.connection.request_id(request_id),
         };
-        match self.connection.check_rate(message).await {
+        let call = self.connection.check_rate(message);
+        let answer = match self.on_failure {
+            OnFailure::Error => call.await,
+            // The wait for a turn has no deadline of its own.
+            OnFailure::Open | OnFailure::Closed => timeout(self.connection.deadline(), call)
+                .await
+                .unwrap_or_else(|_| Err(Error::deadline())),
+        };
+        match answer {
             Ok(response) => Rate::new(response),
             Err(error) if is_undecided(&error) => match self.on_failure {
                 OnFailure::Error => Err(error),

@@ -1,6 +1,7 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { type Ban, readBan } from "./ban.js";
 import type { Core } from "./connection.js";
+import { onAbort } from "./core/abort.js";
 import { duration, milliseconds, nameOf, type NameOf, optionalDuration } from "./core/convert.js";
 import { asTollgateError } from "./core/errors.js";
 import { requestIdOf } from "./core/identity.js";
@@ -160,7 +161,8 @@ export class Rates {
 
   /** Makes a limiter: checks against one policy or rule, with a decision for failures. */
   limiter(against: string | Rule, options: { readonly onFailure?: OnFailure } = {}): Limiter {
-    return new Limiter(this, against, options.onFailure ?? "error");
+    const { deadlineMs } = this.#core.caller.settings;
+    return new Limiter(this, against, options.onFailure ?? "error", deadlineMs);
   }
 
   /** Clears the usage of a key; a ban stays. Returns whether the key had usage. */
@@ -224,27 +226,43 @@ export class Rates {
 export class Limiter {
   readonly #rates: Rates;
   readonly #against: string | Rule;
+  readonly #deadlineMs: number;
   /** What happens if the server cannot decide. */
   readonly onFailure: OnFailure;
 
   /** @internal */
-  constructor(rates: Rates, against: string | Rule, onFailure: OnFailure) {
+  constructor(rates: Rates, against: string | Rule, onFailure: OnFailure, deadlineMs: number) {
     this.#rates = rates;
     this.#against = against;
     this.onFailure = onFailure;
+    this.#deadlineMs = deadlineMs;
   }
 
   /**
-   * Decides whether a call of a key may pass. `onFailure` decides on errors that a repeat may fix;
-   * other errors, such as an unknown policy, are thrown.
+   * Decides whether a call of a key may pass. `onFailure` decides on errors that a repeat may fix,
+   * and after one deadline, the wait for a turn included. Other errors, such as an unknown policy,
+   * are thrown.
    */
   async check(key: string, options: CheckOptions = {}): Promise<RateAnswer> {
+    if (this.onFailure === "error") return this.#rates.check(key, this.#against, options);
+    const { signal } = options;
+    const late = new AbortController();
+    const timer = setTimeout(() => {
+      late.abort();
+    }, options.deadlineMs ?? this.#deadlineMs);
+    const release = onAbort(signal, () => {
+      late.abort(signal?.reason);
+    });
     try {
-      return await this.#rates.check(key, this.#against, options);
+      return await this.#rates.check(key, this.#against, { ...options, signal: late.signal });
     } catch (thrown) {
       const error = asTollgateError(thrown);
-      if (this.onFailure === "error" || !isOutage(error.code)) throw error;
+      const undecided = late.signal.aborted || isOutage(error.code);
+      if (signal?.aborted === true || !undecided) throw error;
       return fallback(this.onFailure === "open");
+    } finally {
+      clearTimeout(timer);
+      release();
     }
   }
 }

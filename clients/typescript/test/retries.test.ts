@@ -9,6 +9,7 @@ import { RateService } from "../src/gen/tollgate/v1/rate_pb.js";
 import { SequenceService } from "../src/gen/tollgate/v1/sequence_pb.js";
 import { StockService } from "../src/gen/tollgate/v1/stock_pb.js";
 import { type ConnectOptions, Tollgate, TollgateError } from "../src/index.js";
+import { until } from "./support/check.js";
 import { Failure, FaultServer, type Reply } from "./support/fault.js";
 
 const QUICK: ConnectOptions = { retry: { firstPauseMs: 1, longestPauseMs: 2 } };
@@ -188,6 +189,35 @@ test("closing a connection cancels its calls", async () => {
   });
   assert.equal((await failure(tollgate.pool("p").status())).reason, "CONNECTION_CLOSED");
   assert.equal((await failure(tollgate.pool("p").status())).reason, "CONNECTION_CLOSED");
+});
+
+test("a token that is never returned ends with the deadline", async () => {
+  const options = { token: () => new Promise<string>(() => undefined), deadlineMs: 50 };
+  await using tollgate = new Tollgate("localhost:1", { ...QUICK, ...options });
+  const error = await failure(tollgate.pool("p").status());
+  assert.deepEqual([error.code, error.reason], ["DEADLINE_EXCEEDED", "TOKEN_LATE"]);
+  const watch = tollgate.pool("p").watch({ signal: AbortSignal.timeout(200) });
+  assert.deepEqual((await watch.next()).done, true);
+});
+
+test("a limiter decides after its deadline, also without a turn", async () => {
+  await using server = new FaultServer();
+  const calls = server.on(RateService.method.checkRate, () => "SILENCE");
+  await using tollgate = new Tollgate((await server.start()).address, QUICK);
+  const occupied = Array.from({ length: 200 }, () =>
+    failure(tollgate.rates.check("key", "policy", { deadlineMs: 60_000 })),
+  );
+  await until(() => calls.length === 200);
+  for (const onFailure of ["open", "closed"] as const) {
+    const limiter = tollgate.rates.limiter("policy", { onFailure });
+    const answer = await limiter.check("key", { deadlineMs: 50 });
+    assert.deepEqual([answer.allowed, answer.degraded], [onFailure === "open", true]);
+    const signal = AbortSignal.abort();
+    assert.equal((await failure(limiter.check("key", { signal }))).code, "CANCELLED");
+  }
+  assert.equal(calls.length, 200);
+  tollgate.close();
+  await Promise.all(occupied);
 });
 
 test("calls have the token and the namespace", async () => {

@@ -12,7 +12,7 @@ import grpc
 from tollgate.errors import ArgumentError, Error
 
 Token = str | Callable[[], str | Awaitable[str]]
-"""A token, or a function that returns the current one at each call."""
+"""A token, or a function that each attempt of a call asks for it, within its deadline."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,26 @@ async fn a_limiter_fails_as_it_was_told() {
 }
 
 #[tokio::test]
+async fn a_limiter_decides_after_one_deadline_without_a_turn() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let deadline = Duration::from_millis(50);
+    let address = silent.local_addr().unwrap().to_string();
+    let connection = Options::new([address]).deadline(deadline).lazy().unwrap();
+    for _ in 0..200 {
+        let (connection, hour) = (connection.clone(), Duration::from_secs(3600));
+        let message = pb::GetKeyRequest::default();
+        tokio::spawn(async move { connection.call_within(hour, message).await });
+    }
+    eventually("the calls are sent", async || connection.requests_sent() == 200).await;
+    let limiter = connection.limiter("api");
+    let open = limiter.clone().fail_open().check("k").await.unwrap();
+    assert!(open.allowed && open.degraded);
+    let closed = limiter.fail_closed().check("k").await.unwrap();
+    assert!(!closed.allowed && closed.degraded);
+    assert_eq!(connection.requests_sent(), 200);
+}
+
+#[tokio::test]
 async fn calls_go_to_the_servers_that_answer() {
     let server = Server::start().await;
     let nowhere = format!("127.0.0.1:{}", free_port());

@@ -116,7 +116,7 @@ export class Caller {
   ): AsyncGenerator<MessageShape<O>, void, undefined> {
     this.#check(options.signal);
     const { path, serialize, deserialize } = codec(method);
-    const metadata = await this.#parts.metadata.make();
+    const metadata = await this.#parts.metadata.make(this.settings.deadlineMs);
     this.#check(options.signal);
     const lane = this.#parts.lanes.enter();
     this.#sent += 1;
@@ -178,10 +178,11 @@ export class Caller {
     options: CallOptions,
   ): Promise<Answer<MessageShape<O>>> {
     this.#check(options.signal);
-    const metadata: Metadata = await this.#parts.metadata.make();
+    const deadlineMs = options.deadlineMs ?? this.settings.deadlineMs;
+    const deadline = Date.now() + deadlineMs;
+    const metadata: Metadata = await this.#parts.metadata.make(deadlineMs);
     this.#check(options.signal);
     const { path, serialize, deserialize } = codec(method);
-    const deadline = Date.now() + (options.deadlineMs ?? this.settings.deadlineMs);
     this.#sent += 1;
     const sentAt = this.clock.now();
     return new Promise((resolve, reject) => {

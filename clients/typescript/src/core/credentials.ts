@@ -39,14 +39,19 @@ export class CallMetadata {
     }
   }
 
-  /** Returns new metadata. Fails with UNAUTHENTICATED if the token cannot be obtained. */
-  async make(): Promise<Metadata> {
+  /**
+   * Returns new metadata. Fails with UNAUTHENTICATED if the token cannot be obtained, and with
+   * DEADLINE_EXCEEDED if that takes longer than the deadline in milliseconds.
+   */
+  async make(deadlineMs: number): Promise<Metadata> {
     const metadata = new Metadata();
     let token: string | undefined;
     try {
-      token = await this.#token();
+      const answer = this.#token();
+      token = typeof answer === "object" ? await within(answer, deadlineMs) : answer;
       if (token !== undefined && !PRINTABLE.test(token)) throw new TypeError(EXPECTED);
     } catch (cause) {
+      if (cause instanceof TollgateError) throw cause;
       const message = `The token cannot be obtained: ${cause instanceof Error ? cause.message : String(cause)}`;
       throw new TollgateError({ code: "UNAUTHENTICATED", reason: "TOKEN_UNAVAILABLE", message, cause });
     }
@@ -54,6 +59,20 @@ export class CallMetadata {
     if (this.#namespace !== undefined) metadata.set("x-tollgate-namespace", this.#namespace);
     return metadata;
   }
+}
+
+function within(token: Promise<string>, deadlineMs: number): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => {
+      const message = "The token was not returned in time.";
+      reject(new TollgateError({ code: "DEADLINE_EXCEEDED", reason: "TOKEN_LATE", message }));
+    }, deadlineMs);
+    void Promise.resolve(token)
+      .then(resolve, reject)
+      .finally(() => {
+        clearTimeout(timer);
+      });
+  });
 }
 
 /** A file with a token. A changed file is read again. */

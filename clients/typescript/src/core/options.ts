@@ -35,7 +35,10 @@ export interface RetryOptions {
 export interface ConnectOptions {
   /** TLS. `true` uses the authorities of Node.js. Default: plain text. */
   readonly tls?: TlsOptions | true;
-  /** Token of the caller in printable ASCII, or a function that each call asks for it. */
+  /**
+   * Token of the caller in printable ASCII, or a function that each attempt of a call asks for it,
+   * within its deadline.
+   */
   readonly token?: string | (() => string | Promise<string>);
   /** File with the token of the caller. It is read again when it changes. Excludes `token`. */
   readonly tokenFile?: string;

@@ -173,7 +173,9 @@ class Caller:
         request: Request,
         timeout: float,
     ) -> Response:
-        metadata = await self._credentials.metadata()
+        end = self.clock.now() + timeout
+        metadata = await self._credentials.metadata(timeout)
+        timeout = end - self.clock.now()
         self.sent += 1
         send: Any = channel.unary_unary(
             method.path, request_serializer=method.serialize, response_deserializer=method.parse
@@ -206,7 +208,8 @@ class Caller:
                 request_serializer=method.serialize,
                 response_deserializer=method.parse,
             )
-            answers = send(request, metadata=await self._credentials.metadata())
+            metadata = await self._credentials.metadata(self.deadline)
+            answers = send(request, metadata=metadata)
             try:
                 yield answers
             except grpc.aio.AioRpcError as error:

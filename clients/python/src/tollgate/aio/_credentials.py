@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
+from collections.abc import Awaitable
 from pathlib import Path
 
 import grpc
@@ -52,8 +54,11 @@ class Credentials:
                 raise ArgumentError("namespace", expected=_PRINTABLE)
             self._fixed = (("x-tollgate-namespace", namespace),)
 
-    async def metadata(self) -> tuple[tuple[str, str], ...]:
-        """Returns the metadata with the current token."""
+    async def metadata(self, deadline: float) -> tuple[tuple[str, str], ...]:
+        """Returns the metadata with the current token.
+
+        Raises Error DEADLINE_EXCEEDED if the token takes longer than `deadline` seconds.
+        """
         if self._token is None:
             return self._fixed
         try:
@@ -62,12 +67,20 @@ class Credentials:
             code, reason = grpc.StatusCode.UNAUTHENTICATED, "TOKEN_UNREADABLE"
             raise Error(code, f"the token cannot be read: {error}", reason=reason) from error
         if inspect.isawaitable(token):
-            token = await token
+            token = await _within(token, deadline)
         if not token or not _is_header(token):
             code, reason = grpc.StatusCode.UNAUTHENTICATED, "TOKEN_MALFORMED"
             message = "the token is empty or has other characters than printable ASCII"
             raise Error(code, message, reason=reason)
         return (*self._fixed, ("authorization", f"Bearer {token}"))
+
+
+async def _within(token: Awaitable[str], deadline: float) -> str:
+    try:
+        return await asyncio.wait_for(token, deadline)
+    except asyncio.TimeoutError as error:
+        code, reason = grpc.StatusCode.DEADLINE_EXCEEDED, "TOKEN_LATE"
+        raise Error(code, "the token was not returned in time", reason=reason) from error
 
 
 def _is_header(text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from typing import Literal
@@ -61,20 +62,26 @@ class RateLimiter:
         identifies the call: a repeat within 5 minutes counts nothing. Default: a generated
         one, which the retries of this call keep.
 
-        If the check fails (no server, no store, overload), `on_failure` decides. Other
-        errors, such as an unknown policy, always raise Error.
+        If the check fails (no server, no store, overload), `on_failure` decides. Unless
+        that is "raise", it also decides after one deadline, the wait for a turn included.
+        Other errors, such as an unknown policy, always raise Error.
         """
         generated = uuid.uuid4().hex if request_id is None and cost != 0 else ""
         request = self._request(key, cost, request_id or generated)
+        call = self._caller.call(methods.CHECK_RATE, request)
+        if self.on_failure == "raise":
+            return RateAnswer.of(await call)
+        after = None
         try:
-            answer = await self._caller.call(methods.CHECK_RATE, request)
+            return RateAnswer.of(await asyncio.wait_for(call, self._caller.deadline))
+        except asyncio.TimeoutError:
+            pass
         except Error as error:
-            if self.on_failure == "raise" or error.code not in _FAILURES:
+            if error.code not in _FAILURES:
                 raise
-            allowed = self.on_failure == "open"
-            after = None if allowed else error.retry_after
-            return RateAnswer(allowed=allowed, degraded=True, retry_after=after)
-        return RateAnswer.of(answer)
+            after = error.retry_after
+        allowed = self.on_failure == "open"
+        return RateAnswer(allowed=allowed, degraded=True, retry_after=None if allowed else after)
 
     async def check_many(
         self, keys: Sequence[str], *, cost: int | None = None

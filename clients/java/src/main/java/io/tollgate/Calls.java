@@ -91,6 +91,20 @@ final class Calls {
     return pause;
   }
 
+  /** Ends a call one deadline after now, its wait for a turn included. */
+  void limit(Op<?> call) {
+    try {
+      Future<?> end =
+          timer.schedule(
+              () -> call.abort(new TollgateException(Status.Code.DEADLINE_EXCEEDED, "too late")),
+              deadlineNanos(),
+              TimeUnit.NANOSECONDS);
+      var unused = call.whenComplete((value, error) -> end.cancel(false));
+    } catch (RejectedExecutionException ended) {
+      call.abort(clientClosed());
+    }
+  }
+
   /** Ends all calls and pauses with UNAVAILABLE, and each later one. */
   void close() {
     closed = true;

@@ -2,6 +2,7 @@ package io.tollgate;
 
 import io.grpc.Status;
 import io.tollgate.v1.CheckRateRequest;
+import io.tollgate.v1.CheckRateResponse;
 import io.tollgate.v1.RateServiceGrpc;
 import io.tollgate.v1.Rule;
 import java.util.UUID;
@@ -11,8 +12,9 @@ import java.util.concurrent.CompletableFuture;
  * Checks calls against a policy or a rule. Immutable and safe for several threads.
  *
  * <p>Without a failure policy a check that could not be decided throws. With one it has 2 attempts
- * in place of 8, and then UNAVAILABLE, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, INTERNAL and UNKNOWN
- * become a decision. Other errors, such as an unknown policy, are always thrown.
+ * in place of 8, and one deadline for both, the wait for a turn included. Then UNAVAILABLE,
+ * DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, INTERNAL and UNKNOWN become a decision. Other errors, such
+ * as an unknown policy, are always thrown.
  */
 public final class RateLimiter {
   private enum OnFailure {
@@ -85,10 +87,12 @@ public final class RateLimiter {
         onFailure == OnFailure.THROW
             ? CallPlan.SAFE
             : CallPlan.SAFE.attempts(ATTEMPTS_WITH_FALLBACK);
-    Op<RateDecision> decision =
-        core.calls()
-            .send(RateServiceGrpc.getCheckRateMethod(), plan, request)
-            .map(reply -> RateDecision.of(reply.answer()));
+    Op<Reply<CheckRateResponse>> call =
+        core.calls().send(RateServiceGrpc.getCheckRateMethod(), plan, request);
+    if (onFailure != OnFailure.THROW) {
+      core.calls().limit(call);
+    }
+    Op<RateDecision> decision = call.map(reply -> RateDecision.of(reply.answer()));
     return decision.recover(this::decide);
   }
 

@@ -7,8 +7,13 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.protobuf.Duration;
 import com.google.rpc.RetryInfo;
+import io.grpc.CallOptions;
+import io.grpc.Channel;
+import io.grpc.ClientCall;
+import io.grpc.ClientInterceptor;
 import io.grpc.ManagedChannel;
 import io.grpc.Metadata;
+import io.grpc.MethodDescriptor;
 import io.grpc.Server;
 import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
@@ -31,6 +36,7 @@ import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -145,6 +151,55 @@ class RateTest {
       try (WebServer web = WebServer.start(new RateLimitFilter(limiter.failClosed(), key))) {
         assertEquals(429, get(web, "x").statusCode());
       }
+    }
+  }
+
+  /** Calls that are never answered, and whose deadline never comes. */
+  private static final class Silence extends ClientCall<Object, Object> {
+    @Override
+    public void start(Listener<Object> listener, Metadata headers) {}
+
+    @Override
+    public void request(int count) {}
+
+    @Override
+    public void cancel(String message, Throwable cause) {}
+
+    @Override
+    public void halfClose() {}
+
+    @Override
+    public void sendMessage(Object message) {}
+  }
+
+  @Test
+  void limiterDecidesAfterOneDeadlineWithoutATurn() {
+    AtomicInteger sent = new AtomicInteger();
+    ClientInterceptor silence =
+        new ClientInterceptor() {
+          @Override
+          @SuppressWarnings("unchecked")
+          public <Q, A> ClientCall<Q, A> interceptCall(
+              MethodDescriptor<Q, A> method, CallOptions options, Channel next) {
+            sent.incrementAndGet();
+            return (ClientCall<Q, A>) new Silence();
+          }
+        };
+    try (Tollgate silent =
+        Tollgate.builder()
+            .addresses("127.0.0.1:1")
+            .deadline(java.time.Duration.ofMillis(50))
+            .intercept(silence)
+            .build()) {
+      RateLimiter limiter = silent.limiter("three");
+      for (int call = 0; call < InFlight.MAX; call++) {
+        var unused = limiter.checkAsync("k");
+      }
+      RateDecision open = limiter.failOpen().check("k");
+      assertTrue(open.allowed() && open.degraded());
+      RateDecision closed = limiter.failClosed().check("k");
+      assertTrue(!closed.allowed() && closed.degraded());
+      assertEquals(InFlight.MAX, sent.get());
     }
   }
 
