@@ -30,6 +30,11 @@ impl Nodes {
         Nodes(nodes)
     }
 
+    /// Whether there is one node, which has all keys.
+    pub fn is_one(&self) -> bool {
+        self.0.len() == 1
+    }
+
     /// Runs a command on the node that has its keys.
     pub async fn run(&self, cmd: &Cmd) -> Value {
         for node in &self.0 {

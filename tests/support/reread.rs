@@ -12,28 +12,35 @@ use tollgate::{
     engine::embedded::Tabled,
 };
 
-/// Number of decisions between two reads.
-const EVERY: usize = 20;
+/// Number of decisions between two reads, unless a test says otherwise.
+pub const EVERY: usize = 20;
 
 /// The stored entries of all states, as in a data directory.
-#[derive(Default)]
 pub struct Reread {
     entries: BTreeMap<Vec<u8>, Vec<u8>>,
     decided: usize,
+    /// Number of decisions between two reads.
+    pub every: usize,
     /// Number of states that were read back.
     pub count: usize,
 }
 
+impl Default for Reread {
+    fn default() -> Reread {
+        Reread { entries: BTreeMap::new(), decided: 0, every: EVERY, count: 0 }
+    }
+}
+
 impl Reread {
-    /// Takes a decision on a state, and stores the changes. Every [`EVERY`] decisions the state is
-    /// read back first.
+    /// Takes a decision on a state, and stores the changes. At intervals the state is read back
+    /// first.
     pub fn decide<D>(&mut self, decision: &D, state: &mut D::State, now: Timestamp) -> D::Outcome
     where
         D: Decision<State: Tabled>,
     {
         self.decided += 1;
-        // Places of waiting calls are not stored.
-        if self.decided.is_multiple_of(EVERY) && !format!("{state:?}").contains("queue: Some") {
+        // Waiters are not stored.
+        if self.decided.is_multiple_of(self.every) && !has_waiters(state) {
             // Stores events that were appended after the last decision.
             self.keep(decision.partition(), state);
             *state = self.read(decision.partition());
@@ -63,13 +70,21 @@ impl Reread {
 
     fn read<S: Recorded>(&self, partition: &[u8]) -> S {
         let mut state = S::default();
-        for (key, value) in &self.entries {
+        let length = u16::try_from(partition.len()).unwrap().to_be_bytes();
+        let first = [&[S::KIND], &length[..], partition].concat();
+        for (key, value) in self.entries.range(first..) {
             let (kind, of, part) = split_key(key).unwrap();
-            if kind == S::KIND && of == partition {
-                state.restore(part, value).unwrap();
+            if kind != S::KIND || of != partition {
+                break;
             }
+            state.restore(part, value).unwrap();
         }
         state.restored();
         state
     }
+}
+
+/// Whether the state has waiters. Only pools and locks can have some.
+fn has_waiters<S: Recorded>(state: &S) -> bool {
+    ["admission", "lock"].contains(&S::CAPABILITY) && format!("{state:?}").contains("queue: Some")
 }

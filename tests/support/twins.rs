@@ -87,6 +87,11 @@ impl Twins {
         twins
     }
 
+    /// Reads a state back before each decision whose number is a multiple of `every`.
+    pub fn read_back_every(&self, every: usize) {
+        self.reread.lock().unwrap().every = every;
+    }
+
     /// Takes the events of `decide` since the last call.
     pub fn take_events(&self) -> Vec<Left> {
         std::mem::take(&mut *self.events.lock().unwrap())

@@ -35,7 +35,7 @@ struct History {
     met: BTreeMap<&'static str, usize>,
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn both_executors_of_every_lock_decision_agree() {
     play(&SEEDS, history).await;
 }

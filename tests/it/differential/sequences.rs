@@ -48,13 +48,13 @@ struct History {
     epoch: Vec<u8>,
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn both_executors_of_every_sequence_decision_agree() {
     play(&SEEDS, history).await;
 }
 
 /// The highest value of a short serial is below the largest step.
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn a_repeat_with_a_step_above_the_highest_value_gets_the_same_value() {
     let (twins, mut counters) = (Twins::new().await, States::new());
     let layout = Layout::parse("{yyyyMMdd}{n:01}", 0, Millis(0)).unwrap();

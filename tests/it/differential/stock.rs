@@ -23,13 +23,18 @@ use tollgate::{
     },
 };
 
-use crate::support::twins::{States, Twins, play};
+use crate::support::{
+    reread::EVERY,
+    twins::{States, Twins, play},
+};
 
 const STEPS: usize = 9_000;
 const SEEDS: [u64; 4] = [1, 2, 3, 4];
 const SKUS: [&str; 4] = ["one", "two", "three{}", "sand"];
 const BUYERS: [&str; 3] = ["x", "y z", "b}"];
 const CROWD: usize = 3300;
+/// The reservations of a crowd that one batch makes.
+const TOGETHER: usize = 100;
 
 struct History {
     twins: Twins,
@@ -40,7 +45,7 @@ struct History {
     outcomes: BTreeMap<String, usize>,
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn both_executors_of_every_stock_decision_agree() {
     play(&SEEDS, history).await;
 }
@@ -183,6 +188,7 @@ impl History {
         let plenty = AddStock { sku: sku.clone(), delta: CROWD as i64, request: None };
         self.agree(&plenty, context).await;
         let names: Vec<Name> = (0..CROWD).map(|i| parse(format!("crowd {i}"))).collect();
+        let mut crowd = Vec::new();
         for order in &names {
             let mut reserve = self.reserve(sku.clone(), order.clone());
             reserve.quantity = 1;
@@ -191,8 +197,16 @@ impl History {
             let own = self.random.random_bool(0.8);
             let buyer = if own { order.clone() } else { self.name(&BUYERS) };
             reserve.buyer = Some(Buyer { name: buyer, limit: Some(QUANTITY_MAX) });
-            self.agree(&reserve, context).await;
+            crowd.push(reserve);
         }
+        // Reading a crowd back takes long: it is read less often while it grows.
+        self.twins.read_back_every(20 * EVERY);
+        for part in crowd.chunks(TOGETHER) {
+            for outcome in self.twins.agree_all(&mut self.skus, part, context).await {
+                self.note(&outcome, context);
+            }
+        }
+        self.twins.read_back_every(EVERY);
         self.twins.time.advance(6_000_000).await;
         // The first decision meets more ended holds than one step takes back.
         let first = self.agree(&GetStock { sku: sku.clone() }, context).await;
@@ -242,7 +256,13 @@ impl History {
         T: std::fmt::Debug,
     {
         let ruling = self.twins.agree(&mut self.skus, decision, context).await;
-        let named = match &ruling {
+        self.note(&ruling, context);
+        ruling
+    }
+
+    /// Counts an outcome, and checks its numbers.
+    fn note<T: std::fmt::Debug>(&mut self, ruling: &StockOutcome<T>, context: &str) {
+        let named = match ruling {
             StockOutcome::Decided { outcome, stock } => {
                 assert!(stock.reserved <= stock.on_hand, "{context}: {stock:?}");
                 assert!(stock.on_hand + stock.sold <= QUANTITY_MAX, "{context}: {stock:?}");
@@ -254,7 +274,6 @@ impl History {
         // The outcome of GetStock is a number.
         let named = if named.parse::<u64>().is_ok() { "holds".to_owned() } else { named };
         *self.outcomes.entry(named).or_default() += 1;
-        ruling
     }
 
     /// Compares the numbers of every SKU and buyer. In Redis the reserved quantity must equal the

@@ -85,7 +85,7 @@ fn is_to_be_asked_again(admission: &Admission) -> bool {
     matches!(admission.decision, AdmitDecision::Full { turn: Proceed::Again, .. })
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn h1_a_report_spends_one_allowance_on_all_expired_entries() {
     let mut both = Both::lapsed(1).await;
     let before = both.events().await;
@@ -100,7 +100,7 @@ async fn h1_a_report_spends_one_allowance_on_all_expired_entries() {
     assert_eq!(both.events().await - before, 2 * LEASES + TASKS);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn h1_a_sweep_spends_one_allowance_on_leases_and_tasks() {
     let dying = 2 * TOTAL.div_ceil(TASK_COST);
     for (max_attempts, first, lease_events) in [(1, dying, 2), (3, TOTAL / LEASE_COST, 1)] {
@@ -113,7 +113,7 @@ async fn h1_a_sweep_spends_one_allowance_on_leases_and_tasks() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn h1_waiters_share_the_allowance_of_leases() {
     const SLOTS: u32 = 60;
     let settings = Settings { capacity: SLOTS, ..settings(&name("p")) };

@@ -61,7 +61,7 @@ struct History {
     revoked: [usize; 2],
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn both_executors_of_every_decision_agree() {
     play(&SEEDS, history).await;
 }

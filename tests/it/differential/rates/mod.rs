@@ -59,7 +59,7 @@ struct History {
     unit: u64,
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn both_executors_of_every_rate_decision_agree() {
     play(&SEEDS, history).await;
 }
@@ -296,18 +296,26 @@ impl History {
         for shard in 0..SHARDS {
             self.read(shard, After { number: Some(0), limit: 1000 }, context).await;
         }
-        for rule in self.rules.clone() {
-            for policy in [None, Some(name("p")), Some(name("q}")), Some(name(together::POLICY))] {
-                for key in ["a", "b_c", "{x}"] {
-                    let name = MeterName::new(policy.as_ref(), &name(key));
-                    let get = GetKey { name: name.clone(), rule: Some(rule.clone()) };
-                    let state = self.twins.agree(&mut self.meters, &get, context).await;
-                    let rule = rule.clone();
-                    let look = CheckRate { name, rule, cost: 0, request: None };
-                    let looked = self.twins.agree(&mut self.meters, &look, context).await;
-                    if let CheckOutcome::Decided { answer, .. } = looked {
-                        assert_eq!(state.limits, answer.limits, "{context}");
-                    }
+        let policies = [None, Some(name("p")), Some(name("q}")), Some(name(together::POLICY))];
+        let names: Vec<MeterName> = policies
+            .iter()
+            .flat_map(|policy| {
+                ["a", "b_c", "{x}"].map(|key| MeterName::new(policy.as_ref(), &name(key)))
+            })
+            .collect();
+        for rule in &self.rules {
+            let gets = names.iter().cloned().map(|name| GetKey { name, rule: Some(rule.clone()) });
+            let gets: Vec<GetKey> = gets.collect();
+            let states = self.twins.agree_all(&mut self.meters, &gets, context).await;
+            let looks = names.iter().cloned().map(|name| {
+                let rule = rule.clone();
+                CheckRate { name, rule, cost: 0, request: None }
+            });
+            let looks: Vec<CheckRate> = looks.collect();
+            let looked = self.twins.agree_all(&mut self.meters, &looks, context).await;
+            for (state, looked) in states.iter().zip(looked) {
+                if let CheckOutcome::Decided { answer, .. } = looked {
+                    assert_eq!(state.limits, answer.limits, "{context}");
                 }
             }
         }
