@@ -112,3 +112,30 @@ async fn h28_a_slow_preface_is_cut_off() {
     timeout(PATIENCE, send).await.expect("the server closes the connection");
     bystander.finish().await;
 }
+
+/// A peer may vanish behind a live proxy: only its missing answers to PING show it.
+#[tokio::test(flavor = "multi_thread")]
+async fn h28_a_peer_that_answers_no_ping_is_closed() {
+    const PING: u8 = 6;
+    const ACK: u8 = 1;
+    let server = Server::start(&[]).await;
+    let mut peer = connect(server.port).await;
+    peer.write_all(PREFACE).await.unwrap();
+    let mut pings = 0;
+    let until_closed = async {
+        let mut head = [0; 9];
+        while peer.read_exact(&mut head).await.is_ok() {
+            let length = usize::from(head[1]) << 8 | usize::from(head[2]);
+            let mut payload = vec![0; length];
+            peer.read_exact(&mut payload).await.unwrap();
+            pings += usize::from(head[3] == PING && head[4] & ACK == 0);
+            if head[3] == PING && pings == 1 {
+                // Answers the first PING only.
+                let answer = [&[0, 0, 8, PING, ACK, 0, 0, 0, 0], &payload[..]].concat();
+                peer.write_all(&answer).await.unwrap();
+            }
+        }
+    };
+    timeout(2 * PATIENCE, until_closed).await.expect("the connection was not closed");
+    assert_eq!(pings, 2);
+}

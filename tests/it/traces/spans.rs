@@ -95,6 +95,7 @@ async fn every_rpc_has_a_span_with_its_method_and_status() {
     let traced = Traced::start(false, 0.0).await;
     let channel = tonic::transport::Endpoint::from_shared(traced.world.address.clone()).unwrap();
     let channel = channel.connect().await.unwrap();
+    let mut called = Vec::new();
     for call in calls("p") {
         let caller = CallerSpan::new();
         let parent = caller.parent("01");
@@ -104,6 +105,10 @@ async fn every_rpc_has_a_span_with_its_method_and_status() {
             Ok(_) if call.method.starts_with("Watch") => Code::Cancelled,
             Ok(_) => Code::Ok,
         };
+        called.push((call, caller, code));
+    }
+    // Spans are exported once a second.
+    for (call, caller, code) in called {
         let spans = traced.collector.trace(&caller, 1).await;
         assert_eq!(format!("/{}", spans[0].name), call.path());
         let (status, error) = (attribute(&spans[0], "rpc.response.status_code"), code != Code::Ok);

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use tollgate::{
@@ -87,9 +88,7 @@ impl History {
                 60..95 => self.random.random_range(0..200) * 1000,
                 _ => self.random.random_range(0..2000) * 1000,
             };
-            for side in sides {
-                side.set(self.now).await;
-            }
+            join_all(sides.iter().map(|side| side.set(self.now))).await;
             self.step(sides, &context).await;
         }
     }
