@@ -121,8 +121,10 @@ impl Embedded {
         {
             D::OPTIONAL.warm(run, state);
         }
-        let (now, mut last) = (self.clock.now(), 0);
+        let mut last = 0;
         for decision in run {
+            // At different times, their entries in indexes of times are told apart at less cost.
+            let now = self.clock.now();
             let (outcome, change) = self.execute_within(&mut tables, decision, now);
             last = change;
             if !take(outcome) {
