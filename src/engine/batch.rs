@@ -26,7 +26,7 @@ use crate::decision::{
 const EXECUTED_MAX: usize = 32;
 /// How often a batch lets other calls of the thread run while another thread has its shard, before the
 /// thread blocks.
-const BUSY_MAX: usize = 8;
+const BUSY_MAX: usize = 64;
 
 impl Engine {
     /// The store stage of a batch.
@@ -35,7 +35,9 @@ impl Engine {
         D: Decision<State: Sharded>,
     {
         match self {
-            Engine::Embedded(engine) => execute_all(engine, decisions, deadline, |_| false).await,
+            Engine::Embedded(engine) => {
+                execute_all(engine, decisions, deadline, |_| false, |outcome| outcome).await
+            }
             Engine::Redis(engine) => {
                 let watch = engine.denial_cache.watch(decisions);
                 let outcomes = engine.run_all(decisions, deadline).await;
@@ -48,10 +50,9 @@ impl Engine {
         }
     }
 
-    /// The store stage of a batch. Repeats a decision while a step only removes expired entries, as
-    /// `submit` does for a single call.
-    ///
-    /// On Redis such decisions are sent again, together and in order, after all others are decided.
+    /// The store stage of a batch on Redis. Repeats a decision while a step only removes expired
+    /// entries, as `submit` does for a single call: such decisions are sent again, together and in
+    /// order, after all others are decided.
     async fn store_all_until<D>(
         &self,
         decisions: &[D],
@@ -61,9 +62,6 @@ impl Engine {
     where
         D: Decision<State: Sharded> + Clone,
     {
-        if let Engine::Embedded(engine) = self {
-            return execute_all(engine, decisions, deadline, is_unfinished).await;
-        }
         let mut outcomes = self.store_all(decisions, deadline).await?;
         loop {
             let unfinished = outcomes
@@ -93,6 +91,10 @@ impl Engine {
     where
         D: Degradable<State: Sharded>,
     {
+        if let Engine::Embedded(engine) = self {
+            // It needs no fallback.
+            return execute_all(engine, decisions, deadline, |_| false, Answered::by_store).await;
+        }
         let outcomes = unless_executed(decisions, self.store_all(decisions, deadline).await)?;
         let answers = outcomes.into_iter().zip(decisions);
         Ok(answers.map(|(outcome, decision)| self.fallback(decision, outcome, deadline)).collect())
@@ -109,10 +111,10 @@ impl Engine {
     where
         D: Deniable<State: Sharded> + Degradable + Clone,
     {
-        if let Engine::Embedded(_) = &**self {
-            // It has neither.
-            let outcomes = self.store_all_until(decisions, deadline, is_unfinished).await?;
-            return Ok(outcomes.into_iter().map(|it| it.map(Answered::by_store)).collect());
+        if let Engine::Embedded(engine) = &**self {
+            // It needs neither.
+            return execute_all(engine, decisions, deadline, is_unfinished, Answered::by_store)
+                .await;
         }
         let recalled: Vec<_> = decisions.iter().map(|decision| self.recall(decision)).collect();
         let open = recalled.iter().zip(decisions);
@@ -143,13 +145,14 @@ impl Engine {
     }
 }
 
-/// Executes a batch in order on the embedded engine.
-async fn execute_all<D>(
+/// Executes a batch in order on the embedded engine. Passes each outcome through `answer`.
+async fn execute_all<D, T>(
     engine: &Embedded,
     decisions: &[D],
     deadline: Instant,
     is_unfinished: impl Fn(&D::Outcome) -> bool + Send + Sync,
-) -> Batch<D::Outcome>
+    answer: impl Fn(D::Outcome) -> T + Send + Sync,
+) -> Batch<T>
 where
     D: Decision<State: Sharded>,
 {
@@ -170,7 +173,7 @@ where
             executed += 1;
             let is_decided = !outcome.as_ref().is_ok_and(&is_unfinished);
             match is_decided {
-                true => outcomes.push(outcome),
+                true => outcomes.push(outcome.map(&answer)),
                 // Such a step is as long as 32 others.
                 false => executed = EXECUTED_MAX,
             }
