@@ -1,19 +1,14 @@
 //! `ListLeases`: reads a page of the leases that hold a slot.
 
-use std::str;
-
-use super::{Lease, Pool, Task};
+use super::{Lease, Pool, Task, pool::device_and_task, small};
 use crate::decision::{
     AsOf, Call, Cost, Decision, Delivery, Outcomes, Paged, Reply,
     error::Error,
-    names::{Name, SEPARATOR},
+    names::Name,
     script::{self, Script},
     stages,
     time::Timestamp,
 };
-
-/// Bytes of token, grant time, expiry time and attempt in a lease member.
-const NUMBERS_BYTES: usize = 3 * 8 + 4;
 
 /// Reads a page of the leases of a pool, in order of slot end.
 ///
@@ -35,9 +30,12 @@ pub struct ListLeases {
 pub struct LeaseCursor {
     /// The end of its slot.
     pub slot_end: Timestamp,
-    /// Device and task, each followed by the separator. Then token, grant time and expiry time, 8
-    /// bytes each, and the attempt (0 if never queued), 4 bytes, all little-endian.
+    /// Device and task, joined by the separator.
     pub member: Vec<u8>,
+    /// The lease. A renewed lease has another position.
+    pub lease: Lease,
+    /// The attempt; 0 if its task was never queued.
+    pub attempt: u32,
 }
 
 /// A page of leases.
@@ -61,45 +59,19 @@ pub struct HeldLease {
 }
 
 impl LeaseCursor {
-    /// The position of a lease, in the bytes by which Redis sorts leases of one slot end.
+    /// The position of a lease.
     fn of(member: &[u8], task: &Task) -> LeaseCursor {
-        let Task { lease, slot_end, .. } = task;
-        let mut member = [member, &[SEPARATOR]].concat();
-        for number in [lease.token, lease.grant.0, lease.expire.0] {
-            member.extend_from_slice(&number.to_le_bytes());
-        }
-        member.extend_from_slice(&task.attempt().to_le_bytes());
-        LeaseCursor { slot_end: *slot_end, member }
+        let Task { lease, slot_end, .. } = *task;
+        LeaseCursor { slot_end, member: member.to_vec(), lease, attempt: task.attempt() }
     }
+}
 
-    /// Parses the member, as of `now`; `None` if it is malformed.
-    fn held(&self, now: Timestamp) -> Option<HeldLease> {
-        let (member, numbers) = self.split()?;
-        let (member, numbers) = (member.strip_suffix(&[SEPARATOR])?, numbers.as_chunks().0);
-        let mut parts = member.split(|byte| *byte == SEPARATOR);
+impl HeldLease {
+    fn new(member: &[u8], lease: AsOf<Lease>) -> HeldLease {
         // Stored bytes can be anything, but answers are UTF-8.
-        let mut text = || Some(String::from_utf8_lossy(parts.next()?).into_owned().into_bytes());
-        let (device, task) = (text()?, text()?);
-        let number = |index: usize| Some(u64::from_le_bytes(*numbers.get(index)?));
-        let (token, grant, expire) = (number(0)?, Timestamp(number(1)?), Timestamp(number(2)?));
-        let lease = Lease { token, grant, expire }.at(now);
-        parts.next().is_none().then_some(HeldLease { device, task, lease })
-    }
-
-    /// Whether the member can be parsed.
-    pub fn is_valid(&self) -> bool {
-        self.held(Timestamp(0)).is_some()
-    }
-
-    /// Device and task, joined; the whole member if it is malformed.
-    fn device_and_task(&self) -> &[u8] {
-        let member = self.split().map_or(&self.member[..], |(member, _)| member);
-        member.strip_suffix(&[SEPARATOR]).unwrap_or(member)
-    }
-
-    /// Splits the member before its numbers.
-    fn split(&self) -> Option<(&[u8], &[u8])> {
-        self.member.split_at_checked(self.member.len().checked_sub(NUMBERS_BYTES)?)
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned().into_bytes();
+        let (device, task) = device_and_task(member);
+        HeldLease { device: text(device), task: text(task), lease }
     }
 }
 
@@ -110,7 +82,7 @@ impl Decision for ListLeases {
 
     const SCRIPT: &'static Script = &script::admission::LIST_LEASES;
     const DELIVERY: Delivery<ListLeases> =
-        Delivery { cost: |list| Cost::bulk(50 + 3 * list.limit), ..Delivery::DEFAULT };
+        Delivery { cost: |list| Cost::bulk(50 + 4 * list.limit), ..Delivery::DEFAULT };
     const OUTCOMES: Outcomes<ListLeases> = Outcomes::OK;
 
     fn partition(&self) -> &[u8] {
@@ -120,54 +92,47 @@ impl Decision for ListLeases {
     fn encode(&self, call: &mut Call) {
         call.key(&[b"leases"]);
         call.number(self.limit.into());
-        match &self.after {
-            None => {
-                call.bytes(&[]);
-                call.bytes(&[]);
-            }
-            Some(cursor) => {
-                call.number(cursor.slot_end.0);
-                call.bytes(&[&cursor.member]);
-            }
-        }
+        let after = self.after.as_ref();
+        call.optional(after.map(|after| after.slot_end.0));
+        call.bytes(&[after.map_or(&[], |after| &after.member)]);
+        call.optional(after.map(|after| after.lease.token));
+        call.optional(after.map(|after| after.lease.grant.0));
+        call.optional(after.map(|after| after.lease.expire.0));
+        call.optional(after.map(|after| after.attempt.into()));
     }
 
     fn parse(reply: &mut Reply) -> Result<LeasePage, Error> {
         reply.ok()?;
         let more = reply.number()? != 0;
+        let (slot_end, attempt) = (Timestamp(reply.number()?), small(reply)?);
         let (mut leases, mut last) = (Vec::new(), None);
         while reply.has_more() {
-            let member = reply.bytes()?;
-            let slot_end = str::from_utf8(&reply.bytes()?).ok().and_then(|text| text.parse().ok());
-            let cursor = slot_end.map(|micros| LeaseCursor { slot_end: Timestamp(micros), member });
-            let held = cursor.as_ref().and_then(|cursor| cursor.held(reply.now()));
-            leases.push(held.ok_or_else(|| {
-                Error::Corrupt("lease in the pool; ConfigurePool with reset repairs it".into())
-            })?);
-            last = cursor;
+            let (member, lease) = (reply.bytes()?, Lease::parse(reply)?);
+            leases.push(HeldLease::new(&member, lease.at(reply.now())));
+            last = Some((member, lease));
         }
-        Ok(LeasePage { leases, next: last.filter(|_| more) })
+        let next = last.filter(|_| more);
+        let next = next.map(|(member, lease)| LeaseCursor { slot_end, member, lease, attempt });
+        Ok(LeasePage { leases, next })
     }
 
     fn decide(&self, pool: &mut Pool, now: Timestamp) -> LeasePage {
         pool.lapse(now);
+        let limit = self.limit as usize;
         let after = self.after.as_ref().map(|cursor| {
-            let member = cursor.device_and_task();
+            let member = &*cursor.member;
             // A renewed lease of the same task is another entry.
             let same =
                 pool.task(member, now).is_some_and(|task| LeaseCursor::of(member, task) == *cursor);
             (cursor.slot_end, if same { member } else { &[][..] })
         });
-        let page: Vec<LeaseCursor> = pool
-            .leases(after)
-            .take(self.limit as usize + 1)
-            .map(|(member, task)| LeaseCursor::of(member, task))
-            .collect();
-        let more = page.len() > self.limit as usize;
-        let page = &page[..page.len().min(self.limit as usize)];
+        let page: Vec<(&[u8], &Task)> = pool.leases(after).take(limit + 1).collect();
+        let more = page.len() > limit;
+        let page = &page[..page.len().min(limit)];
+        let held = |(member, task): &(&[u8], &Task)| HeldLease::new(member, task.lease.at(now));
         LeasePage {
-            leases: page.iter().filter_map(|cursor| cursor.held(now)).collect(),
-            next: page.last().filter(|_| more).cloned(),
+            leases: page.iter().map(held).collect(),
+            next: page.last().filter(|_| more).map(|(member, task)| LeaseCursor::of(member, task)),
         }
     }
 }

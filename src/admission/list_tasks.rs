@@ -1,22 +1,28 @@
 //! `ListTasks`: reads a page of the tasks that are or were queued.
 
-use std::str;
-
 use super::{
     Pool, QueueState, Task, TaskState,
     pool::{BacklogEntry, device_and_task},
+    small, unknown_status,
 };
 use crate::decision::{
     Call, Cost, Decision, Delivery, Outcomes, Paged, Reply,
     error::Error,
-    names::{Name, SEPARATOR},
+    names::Name,
     script::{self, Script},
-    stages,
+    stages, statuses,
     time::Timestamp,
 };
 
-/// Bytes of a listed task before its 8-byte numbers: standing, state, running and attempt.
-const HEAD_BYTES: usize = 7;
+// The state of a listed task.
+statuses! {
+    LISTED_CANCELLED = 0, LISTED_DEAD = 1, LISTED_EXPIRED = 2, LISTED_QUEUED = 3,
+    LISTED_RUNNING = 4,
+}
+// How its last attempt ended.
+statuses! {
+    LAST_END_NONE = 0, LAST_END_EVICTED = 1, LAST_END_EXPIRED = 2, LAST_END_FAILED = 3,
+}
 
 /// Reads a page of the backlog, or of the tasks that left it.
 ///
@@ -42,8 +48,10 @@ pub struct ListTasks {
 pub struct TaskCursor {
     /// When the task is forgotten, for tasks that left the queue; otherwise 0.
     pub due: u64,
-    /// Device and task, for tasks that left the queue; otherwise device, time and task.
-    pub entry: Vec<u8>,
+    /// Device and task, joined by the separator.
+    pub member: Vec<u8>,
+    /// When a queued task was queued; 0 for tasks that left the queue.
+    pub at: Timestamp,
 }
 
 /// A page of tasks.
@@ -113,9 +121,32 @@ impl ListedState {
         }
     }
 
+    fn parse(number: u64) -> Result<ListedState, Error> {
+        Ok(match number {
+            LISTED_CANCELLED => ListedState::Cancelled,
+            LISTED_DEAD => ListedState::Dead,
+            LISTED_EXPIRED => ListedState::Expired,
+            LISTED_QUEUED => ListedState::Queued,
+            LISTED_RUNNING => ListedState::Running,
+            status => return unknown_status(status),
+        })
+    }
+
     /// Whether the task left the queue.
     pub fn has_left(self) -> bool {
         !matches!(self, ListedState::Queued | ListedState::Running)
+    }
+}
+
+impl AttemptEnd {
+    fn parse(number: u64) -> Result<Option<AttemptEnd>, Error> {
+        Ok(match number {
+            LAST_END_NONE => None,
+            LAST_END_EVICTED => Some(AttemptEnd::Evicted),
+            LAST_END_EXPIRED => Some(AttemptEnd::Expired),
+            LAST_END_FAILED => Some(AttemptEnd::Failed),
+            status => return unknown_status(status),
+        })
     }
 }
 
@@ -140,37 +171,15 @@ impl ListedTask {
         })
     }
 
-    /// Reads a member and a packed record, little-endian: one byte each for standing, state and
-    /// running, u32 for the attempt, and u64 each for time, expiry time and token.
     fn parse(reply: &mut Reply) -> Result<ListedTask, Error> {
-        let (member, packed) = (reply.bytes()?, reply.bytes()?);
-        let unreadable = || Error::Corrupt("malformed task in a script's reply".to_owned());
-        let (head, numbers) = packed.split_at_checked(HEAD_BYTES).ok_or_else(unreadable)?;
-        let ([at, ends, token], []) = numbers.as_chunks() else { return Err(unreadable()) };
-        let [standing, state, running, attempt @ ..] = head else { return Err(unreadable()) };
-        let holds_slot = *running != 0;
-        let attempt = <[u8; 4]>::try_from(attempt).map_err(|_| unreadable())?;
-        let [at, ends, token] = [at, ends, token].map(|number| u64::from_le_bytes(*number));
-        let standing = match standing {
-            b'C' => QueueState::Cancelled,
-            b'T' => QueueState::Expired,
-            b'X' => QueueState::Dead,
-            _ => QueueState::Queued,
-        };
-        let last_end = match state {
-            b'L' => (!holds_slot).then_some(AttemptEnd::Expired),
-            b'F' => Some(AttemptEnd::Failed),
-            b'E' => Some(AttemptEnd::Evicted),
-            _ => None,
-        };
         Ok(ListedTask {
-            member,
-            state: ListedState::of(standing, holds_slot),
-            attempt: u32::from_le_bytes(attempt),
-            at: Timestamp(at),
-            ends: Some(ends).filter(|ends| *ends > 0).map(Timestamp),
-            token,
-            last_end,
+            member: reply.bytes()?,
+            state: ListedState::parse(reply.number()?)?,
+            last_end: AttemptEnd::parse(reply.number()?)?,
+            attempt: small(reply)?,
+            at: Timestamp(reply.number()?),
+            ends: Some(reply.number()?).filter(|ends| *ends > 0).map(Timestamp),
+            token: reply.number()?,
         })
     }
 
@@ -181,20 +190,14 @@ impl ListedTask {
 }
 
 impl TaskCursor {
-    /// The position of a queued task, as Redis stores it: device, time in 16 digits and task.
+    /// The position of a queued task.
     fn of(line: &BacklogEntry) -> TaskCursor {
-        let (device, task) = device_and_task(&line.member);
-        let entry = [device, format!("\x1f{:016}\x1f", line.at.0).as_bytes(), task].concat();
-        TaskCursor { due: 0, entry }
+        TaskCursor { due: 0, member: line.member.to_vec(), at: line.at }
     }
 
-    /// The backlog entry of this cursor. Malformed parts become empty or 0.
+    /// The backlog entry of this cursor.
     fn line(&self) -> BacklogEntry {
-        let mut parts = self.entry.splitn(3, |byte| *byte == SEPARATOR);
-        let mut next = || parts.next().unwrap_or_default();
-        let (device, at, task) = (next(), next(), next());
-        let at = str::from_utf8(at).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-        BacklogEntry { member: [device, &[SEPARATOR], task].concat().into(), at: Timestamp(at) }
+        BacklogEntry { member: (&*self.member).into(), at: self.at }
     }
 }
 
@@ -219,13 +222,15 @@ impl Decision for ListTasks {
         call.number(self.left.into());
         call.number(self.limit.into());
         call.optional(self.after.as_ref().map(|cursor| cursor.due));
-        call.bytes(&[self.after.as_ref().map_or(&[], |cursor| &cursor.entry)]);
+        call.bytes(&[self.after.as_ref().map_or(&[], |cursor| &cursor.member)]);
+        call.number(self.after.as_ref().map_or(0, |cursor| cursor.at.0));
     }
 
     fn parse(reply: &mut Reply) -> Result<TaskPage, Error> {
         reply.ok()?;
         let more = reply.number()? != 0;
-        let last = TaskCursor { due: reply.number()?, entry: reply.bytes()? };
+        let (due, member) = (reply.number()?, reply.bytes()?);
+        let last = TaskCursor { due, member, at: Timestamp(reply.number()?) };
         let mut tasks = Vec::new();
         while reply.has_more() {
             tasks.push(ListedTask::parse(reply)?);
@@ -237,10 +242,13 @@ impl Decision for ListTasks {
         pool.lapse(now);
         let limit = self.limit as usize;
         let entries: Vec<(TaskCursor, &[u8])> = if self.left {
-            let after = self.after.as_ref().map(|cursor| (Timestamp(cursor.due), &*cursor.entry));
+            let after = self.after.as_ref().map(|cursor| (Timestamp(cursor.due), &*cursor.member));
             let due = pool.backlog.due(after).take(limit + 1);
-            let cursor =
-                |due: &Timestamp, member: &[u8]| TaskCursor { due: due.0, entry: member.to_vec() };
+            let cursor = |due: &Timestamp, member: &[u8]| TaskCursor {
+                due: due.0,
+                member: member.to_vec(),
+                at: Timestamp(0),
+            };
             due.map(|(due, member)| (cursor(due, member), &**member)).collect()
         } else {
             let after = self.after.as_ref().map(TaskCursor::line);

@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use super::fields::Fields;
 use crate::{
-    admission::{LeaseCursor, TaskCursor},
+    admission::{Lease, LeaseCursor, TaskCursor},
     decision::{
         names::{NAME_BYTES_MAX, Name, Namespace, SEPARATOR},
         time::Timestamp,
@@ -56,26 +56,50 @@ pub(super) fn decode<C: Cursor>(fields: &mut Fields, token: &[u8]) -> Option<C> 
     cursor
 }
 
+/// The largest number in a cursor that scripts compute with: `TIME_MAX` of `lua/lib/prelude.lua`.
+const NUMBER_MAX: u64 = (1 << 52) - 1;
+
+/// Splits numbers from the device and the task behind them; `None` if a part is missing.
+fn numbers<const N: usize>(bytes: &[u8]) -> Option<([u64; N], &[u8])> {
+    let (mut numbers, mut rest) = ([0; N], bytes);
+    for number in &mut numbers {
+        let end = rest.iter().position(|byte| *byte == SEPARATOR)?;
+        let text = str::from_utf8(&rest[..end]).ok()?;
+        *number = text.parse().ok().filter(|number| *number <= NUMBER_MAX)?;
+        rest = &rest[end + 1..];
+    }
+    let separators = rest.iter().filter(|byte| **byte == SEPARATOR).count();
+    (separators == 1).then_some((numbers, rest))
+}
+
 impl Cursor for LeaseCursor {
     fn parts(&self) -> (u64, Cow<'_, [u8]>) {
-        (self.slot_end.0, (&*self.member).into())
+        let Lease { token, grant, expire } = self.lease;
+        let (grant, expire, attempt) = (grant.0, expire.0, self.attempt);
+        let numbers = format!("{token}\x1f{grant}\x1f{expire}\x1f{attempt}\x1f");
+        (self.slot_end.0, [numbers.as_bytes(), &self.member].concat().into())
     }
 
     fn of(number: u64, bytes: &[u8]) -> Option<LeaseCursor> {
-        let cursor = LeaseCursor { slot_end: Timestamp(number), member: bytes.to_vec() };
-        cursor.is_valid().then_some(cursor)
+        let ([token, grant, expire, attempt], member) = numbers(bytes)?;
+        Some(LeaseCursor {
+            slot_end: Timestamp(number),
+            member: member.to_vec(),
+            lease: Lease { token, grant: Timestamp(grant), expire: Timestamp(expire) },
+            attempt: attempt.try_into().ok()?,
+        })
     }
 }
 
 impl Cursor for TaskCursor {
     fn parts(&self) -> (u64, Cow<'_, [u8]>) {
-        (self.due, (&*self.entry).into())
+        let at = format!("{}\x1f", self.at.0);
+        (self.due, [at.as_bytes(), &self.member].concat().into())
     }
 
     fn of(number: u64, bytes: &[u8]) -> Option<TaskCursor> {
-        let separators = bytes.iter().filter(|byte| **byte == SEPARATOR).count();
-        let is_entry = separators == if number == 0 { 2 } else { 1 };
-        is_entry.then(|| TaskCursor { due: number, entry: bytes.to_vec() })
+        let ([at], member) = numbers(bytes)?;
+        Some(TaskCursor { due: number, member: member.to_vec(), at: Timestamp(at) })
     }
 }
 
@@ -193,5 +217,39 @@ mod tests {
         let forged = URL_SAFE_NO_PAD.encode(b"a\x1e7\x1facme\x1e5");
         assert_eq!(read::<PartitionCursor>("a", forged.as_bytes()), None);
         assert_eq!(read::<BanCursor>("a", forged.as_bytes()), None);
+    }
+
+    #[test]
+    fn cursors_of_leases_and_tasks_have_bounded_numbers_and_both_names() {
+        let lease = LeaseCursor {
+            slot_end: Timestamp(9),
+            member: b"camera-1\x1fsnapshot 7".to_vec(),
+            lease: Lease { token: NUMBER_MAX, grant: Timestamp(0), expire: Timestamp(8) },
+            attempt: u32::MAX,
+        };
+        let task = TaskCursor { due: 0, member: b"camera-1\x1f7".to_vec(), at: Timestamp(5) };
+        for of in ["", "acme"] {
+            let tokens =
+                (encode(&namespace(of), Some(&lease)), encode(&namespace(of), Some(&task)));
+            assert_eq!(read(of, &tokens.0).as_ref(), Some(&lease));
+            assert_eq!(read(of, &tokens.1).as_ref(), Some(&task));
+            assert_eq!(read::<TaskCursor>(of, &tokens.0), None);
+            assert_eq!(read::<LeaseCursor>(of, &tokens.1), None);
+        }
+        for forged in [
+            "9",
+            "9\x1f",
+            "9\x1f1\x1f2\x1f3\x1f4",
+            "9\x1f1\x1f2\x1f3\x1f4\x1fdevice",
+            "9\x1f1\x1f2\x1f3\x1f4\x1fdevice\x1ftask\x1f",
+            "9\x1f1\x1f2\x1f3\x1f4294967296\x1fdevice\x1ftask",
+            "9\x1f4503599627370496\x1f2\x1f3\x1f4\x1fdevice\x1ftask",
+            "9\x1f1\x1f-2\x1f3\x1f4\x1fdevice\x1ftask",
+            "9\x1f1\x1f2\x1f\x1f4\x1fdevice\x1ftask",
+        ] {
+            let token = URL_SAFE_NO_PAD.encode(forged);
+            assert_eq!(read::<LeaseCursor>("", token.as_bytes()), None, "{forged:?}");
+            assert_eq!(read::<TaskCursor>("", token.as_bytes()), None, "{forged:?}");
+        }
     }
 }
