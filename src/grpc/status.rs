@@ -18,7 +18,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, StatusExt};
 
 use crate::{
-    decision::{error::Error, names::Name, time::Millis},
+    decision::{error::Error, line_pace::LinePaces, names::Name, spans, text, time::Millis},
     rate::NAMES_MAX,
     stock::QUANTITY_MAX,
 };
@@ -30,6 +30,10 @@ const FIELDS_IN_MESSAGE: usize = 8;
 // Retry delays for callers.
 const RETRY_UNAVAILABLE: Duration = Duration::from_secs(1);
 const RETRY_OVERLOADED: Duration = Duration::from_millis(100);
+/// Lines about unknown policies: one in a minute for each name, for so many names.
+static UNKNOWN_POLICIES: LinePaces<String> = LinePaces::new(1, Duration::from_secs(60), 64);
+/// The most bytes of a name in such a line.
+const POLICY_BYTES_MAX: usize = 256;
 
 impl From<Error> for Status {
     fn from(error: Error) -> Status {
@@ -229,8 +233,17 @@ pub(super) fn name_denied(caller: &str, field: &str) -> Status {
     Status::with_error_details(Code::PermissionDenied, message, details)
 }
 
-/// NOT_FOUND: no policy of this name is configured.
+/// NOT_FOUND: no policy of this name is configured. Also logs it: a limiter that fails open lets
+/// every call pass after this error.
 pub(super) fn no_policy(policy: &Name) -> Status {
+    let shown = text::escaped(text::start(policy.as_str(), POLICY_BYTES_MAX));
+    if let Some(suppressed) = UNKNOWN_POLICIES.due(shown.clone().into_owned()) {
+        let trace_id = spans::trace_id().map(tracing::field::display);
+        tracing::warn!(
+            trace_id, policy = %shown, suppressed,
+            "a call names a policy that is not configured: add a [[policy]] or correct the caller"
+        );
+    }
     let message = format!("no policy `{policy}`; ListPolicies lists the configured policies");
     Status::with_error_details(Code::NotFound, message, info("POLICY_NOT_FOUND"))
 }

@@ -4,11 +4,12 @@ use std::{collections::BTreeSet, fs};
 
 use crate::{files, root};
 
-/// The id that a test's name starts with: `h13` of `h13_a_burst_…`.
+/// The id that a test's name starts with: `h13` of `h13_a_burst_…`, or of `test_h13_a_burst_…` in
+/// Python.
 fn scenario(test: &str) -> Option<&str> {
-    let (id, _) = test.split_once('_')?;
+    let (id, _) = test.strip_prefix("test_").unwrap_or(test).split_once('_')?;
     let (letter, number) = id.split_at_checked(1)?;
-    let is_id = "abcdehs".contains(letter) && number.parse::<u32>().is_ok();
+    let is_id = "abcdehjs".contains(letter) && number.parse::<u32>().is_ok();
     is_id.then_some(id)
 }
 
@@ -17,8 +18,10 @@ fn every_scenario_names_its_tests() {
     let tests: BTreeSet<String> = ["src", "clients", "tests"]
         .into_iter()
         .flat_map(|folder| files(folder, "rs"))
-        .flat_map(|(_, text)| {
-            let names = text.split("fn ").skip(1).filter_map(|rest| rest.split('(').next());
+        .map(|file| (file, "fn "))
+        .chain(files("clients/scenarios", "py").into_iter().map(|file| (file, "def ")))
+        .flat_map(|((_, text), start)| {
+            let names = text.split(start).skip(1).filter_map(|rest| rest.split('(').next());
             names.filter(|name| scenario(name).is_some()).map(str::to_owned).collect::<Vec<_>>()
         })
         .collect();

@@ -14,6 +14,7 @@ use tollgate_client::pb::{
 use crate::support::{
     locks::{acquire, leased},
     process::{Server, TempFolder, tollgate},
+    rates::under,
     world::{admit, complete, duration},
 };
 
@@ -151,5 +152,31 @@ async fn h18_the_log_shows_names_escaped() {
                 let _: serde_json::Value = serde_json::from_str(line).expect(line);
             }
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn j27_the_log_names_an_unknown_policy_once_a_minute_and_escaped() {
+    let folder = TempFolder::new();
+    fs::create_dir_all(folder.path()).unwrap();
+    let path = folder.path().join("log");
+    let mut command = tollgate(&["serve", "--listen", "127.0.0.1:0", "--log-format", "json"]);
+    command.stderr(Stdio::from(File::create(&path).unwrap()));
+    let server = Server::spawn(command).await;
+    let mut rates = RateServiceClient::connect(server.address()).await.unwrap();
+    for policy in [NAME, "other"] {
+        for _ in 0..5 {
+            let error = rates.check_rate(under("k", policy)).await.unwrap_err();
+            assert_eq!(error.code(), tonic::Code::NotFound);
+        }
+        let batch = pb::CheckRatesRequest { checks: vec![under("k", policy); 100] };
+        rates.check_rates(batch).await.unwrap_err();
+    }
+    let log = logged(&path, "\"other\"").await;
+    let shown = SHOWN.replace('\\', "\\\\");
+    for name in [&*shown, "other"] {
+        let lines: Vec<&str> = log.lines().filter(|line| line.contains(name)).collect();
+        let [line] = &lines[..] else { panic!("{lines:?}") };
+        assert!(line.contains("not configured") && line.contains("WARN"), "{line}");
     }
 }
