@@ -205,6 +205,61 @@ def test_calls_go_to_the_server_that_is_reachable(connect, cleanup, server, name
     assert outcomes == ["ADMITTED"] * 20
 
 
+def test_j26_a_server_that_hangs_leaves_the_rotation(connect, world, cleanup, name):
+    """A stopped process keeps its connections open, so only its missing answers show it."""
+    hanging = world.new_server()
+    cleanup.append(hanging)
+    proxies = [Proxy(world.server.address), Proxy(hanging.address)]
+    cleanup.extend(proxies)
+    client = connect(*[proxy.address for proxy in proxies])
+    eventually(lambda: succeeds(client, name) and all(p.calls["NextSequence"] for p in proxies),
+               "both servers get calls")
+    hanging.suspend()
+    failed = []
+    for number in range(25):
+        try:
+            # Never repeated, so each call is one attempt at one server.
+            client.set_stock(sku=name, on_hand=str(number))
+        except CommandError as error:
+            assert error.code == "DEADLINE_EXCEEDED", error
+            failed.append(number)
+    assert len(failed) <= 2, failed
+    assert proxies[1].calls["SetStock"] <= 2
+    hanging.resume()
+    before = proxies[1].calls["NextSequence"]
+    eventually(lambda: succeeds(client, name) and proxies[1].calls["NextSequence"] > before,
+               "the server gets calls again")
+
+
+def test_j26_a_server_that_hangs_delays_no_repeated_call(connect, world, cleanup, name):
+    hanging = world.new_server()
+    cleanup.append(hanging)
+    proxy = Proxy(hanging.address)
+    cleanup.append(proxy)
+    client = connect(world.server.address, proxy.address)
+    eventually(lambda: succeeds(client, name) and proxy.calls["NextSequence"], "it gets calls")
+    hanging.suspend()
+    before = proxy.calls["NextSequence"]
+    for _ in range(25):
+        client.next(name=name)
+    assert proxy.calls["NextSequence"] - before <= 2
+
+
+def test_j26_a_server_that_hangs_degrades_few_checks(connect, world, cleanup, name):
+    """A limiter that fails open gives up after one deadline, which counts like any other."""
+    hanging = world.new_server()
+    cleanup.append(hanging)
+    proxy = Proxy(hanging.address)
+    cleanup.append(proxy)
+    client = connect(world.server.address, proxy.address)
+    eventually(lambda: succeeds(client, name) and proxy.calls["NextSequence"], "it gets calls")
+    hanging.suspend()
+    answers = [client.check(key=name, policy="many", on_failure="open") for _ in range(25)]
+    assert all(answer["allowed"] for answer in answers)
+    assert sum(answer["degraded"] for answer in answers) <= 2
+    assert proxy.calls["CheckRate"] <= 2
+
+
 @pytest.mark.engines("redis")
 def test_an_unhealthy_server_gets_no_calls(connect, world, cleanup, name):
     """A server whose store is unreachable is NOT_SERVING, and still accepts connections."""

@@ -7,6 +7,7 @@ import pytest
 
 from harness.paths import eventually
 from harness.redis import Redis
+from harness.runner import Client
 from harness.server import Server
 
 
@@ -118,10 +119,81 @@ def test_without_a_choice_a_failure_is_an_error(faulty, proxy, name):
 
 
 @pytest.mark.parametrize("on_failure", ["open", "closed"])
-def test_a_bad_request_is_an_error_whatever_the_choice(client, name, on_failure):
-    """An unknown policy is a mistake of the caller, and must not open the gate for ever."""
+def test_a_bad_request_is_an_error_whatever_the_choice(client, on_failure):
+    """The caller chooses its key, and must not open the gate with a bad one."""
+    error = client.error("check", key="", policy="three", on_failure=on_failure)
+    assert error.code == "INVALID_ARGUMENT"
+
+
+def test_j27_an_unknown_policy_passes_a_limiter_that_fails_open(connect, own_runner, server, name):
+    client = Client(own_runner, server.address)
+    for _ in range(200):
+        answer = client.check(key=name, policy="no-such", on_failure="open")
+        assert answer["allowed"] is True
+        assert answer["degraded"] is True and answer["verdict"] == ""
+    assert client.check(key=name, policy="absent", on_failure="open")["allowed"] is True
+    for policy in ["no-such", "absent"]:
+        lines = lines_about(own_runner, policy)
+        assert 1 <= len(lines) <= 3, lines
+        assert "POLICY_NOT_FOUND" in lines[0], lines
+
+
+def test_j27_a_limiter_that_fails_open_logs_an_outage(own_runner, proxy, name):
+    client = Client(own_runner, proxy.address)
+    proxy.refuse()
+    for _ in range(10):
+        assert client.check(key=name, policy="three", on_failure="open")["allowed"] is True
+    assert 1 <= len(lines_about(own_runner, "three")) <= 3, own_runner.log()
+
+
+@pytest.mark.parametrize("on_failure", [None, "closed"])
+def test_j27_an_unknown_policy_is_an_error_of_its_own(client, name, on_failure):
+    """A limiter that fails closed lets nothing pass, and its owner sees why."""
     error = client.error("check", key=name, policy="no-such", on_failure=on_failure)
-    assert error.code == "NOT_FOUND"
+    assert (error.code, error.reason) == ("NOT_FOUND", "POLICY_NOT_FOUND")
+    assert "no-such" in error.message
+
+
+@pytest.mark.parametrize(("on_failure", "status"), [("open", 200), ("closed", 503), (None, 503)])
+def test_j27_a_web_server_logs_an_unknown_policy(own_runner, server, cleanup, name, on_failure,
+                                                 status):
+    options = {"on_failure": on_failure} if on_failure else {}
+    web = Web(Client(own_runner, server.address), "no-such", **options)
+    cleanup.append(web)
+    for _ in range(20):
+        assert web.get(name)[0] == status
+    lines = lines_about(own_runner, "no-such")
+    assert 1 <= len(lines) <= 3, lines
+    assert "POLICY_NOT_FOUND" in lines[0], lines
+
+
+def lines_about(runner, policy) -> list:
+    """The log lines of a library that name a policy."""
+    return [line for line in runner.log().splitlines() if policy in line]
+
+
+def test_j28_the_addresses_of_an_ipv6_network_are_one_caller(client, observer, name):
+    addresses = [f"2001:db8:1:2:{number:x}::{number:x}" for number in range(1, 41)]
+    keys = {client.address_key(address=address)["key"] for address in addresses}
+    assert keys == {"ip:2001:db8:1:2::/64"}
+    assert client.address_key(address="2001:db8:1:3::1")["key"] == "ip:2001:db8:1:3::/64"
+
+
+@pytest.mark.parametrize(("prefix", "address", "key"), [
+    (None, "192.0.2.7", "ip:192.0.2.7"),
+    (None, "::ffff:192.0.2.7", "ip:192.0.2.7"),
+    (None, "::FFFF:C000:0207", "ip:192.0.2.7"),
+    (None, "2001:DB8:0:0:1:0:0:1", "ip:2001:db8::/64"),
+    (None, "fe80::1%eth0", "ip:fe80::/64"),
+    (None, "::1", "ip:::/64"),
+    (48, "2001:db8:1:2::3", "ip:2001:db8:1::/48"),
+    (56, "2001:db8:1:2fe::3", "ip:2001:db8:1:200::/56"),
+    (128, "2001:db8:1:2::3", "ip:2001:db8:1:2::3"),
+    (48, "::ffff:192.0.2.7", "ip:192.0.2.7"),
+    (None, "no address", "ip:no address"),
+])
+def test_j28_the_key_of_an_address(client, prefix, address, key):
+    assert client.address_key(address=address, prefix=prefix)["key"] == key
 
 
 @pytest.mark.engines("redis")

@@ -1,12 +1,15 @@
 """TLS, tokens and their rotation, and namespaces."""
 
+import time
+
 import grpc
 import pytest
 
 from harness.certificates import Certificates, Token
 from harness.observer import Observer
 from harness.paths import eventually
-from harness.runner import CommandError
+from harness.proxy import Proxy
+from harness.runner import Client, CommandError
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +118,38 @@ def test_a_foreign_authority_is_refused(connect, tls_server, certificates):
 def test_a_client_without_tls_is_refused(connect, tls_server):
     error = fails(connect, tls_server.address, ["UNAVAILABLE", "DEADLINE_EXCEEDED"])
     assert "requires TLS" in error.message
+
+
+def errors(runner, addresses, **options):
+    """The errors of the calls of one connection. A library may already fail to open it."""
+    client = None
+    for _ in range(8):
+        try:
+            client = client or Client(runner, *addresses, **options)
+        except CommandError as opening:
+            yield opening
+            continue
+        yield client.error("next", name="x")
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+def test_j25_plain_text_to_a_tls_server_backs_off_and_says_why(own_runner, tls_server, cleanup,
+                                                               servers):
+    proxies = [Proxy(tls_server.address) for _ in range(servers)]
+    cleanup.extend(proxies)
+    for error in errors(own_runner, [proxy.address for proxy in proxies]):
+        assert error.code == "UNAVAILABLE" and "requires TLS" in error.message, error
+    time.sleep(2)  # The library could still connect again and again.
+    assert sum(proxy.connections for proxy in proxies) <= 50 * servers
+    assert own_runner.logged < 20_000, own_runner.log()[:2_000]
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+def test_j25_tls_to_a_plain_text_server_backs_off_and_says_why(own_runner, server, certificates,
+                                                               servers):
+    for error in errors(own_runner, [server.address] * servers, ca=certificates.file("ca.crt")):
+        assert error.code == "UNAVAILABLE" and "does not use TLS" in error.message, error
+    assert own_runner.logged < 20_000, own_runner.log()[:2_000]
 
 
 def test_a_client_certificate(connect, world, certificates, cleanup, name):
@@ -229,8 +264,6 @@ def test_a_value_that_no_header_can_carry(connect, proxy, field, text):
 
 
 def test_denied_calls_are_not_repeated(connect, guarded, cleanup, name):
-    from harness.proxy import Proxy
-
     proxy = Proxy(guarded.address)
     cleanup.append(proxy)
     client = connect(proxy.address, token=Token().text)

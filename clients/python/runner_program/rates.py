@@ -12,6 +12,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from runner_program.state import Answer, Commands, Fields, State, given, seconds
+from tollgate import address_key
 from tollgate.aio import RateLimiter
 from tollgate.middleware import RateLimitMiddleware
 
@@ -47,6 +48,10 @@ async def get_key(state: State, fields: Fields) -> Answer:
         for limit in key.limits
     ]
     return {"limits": limits, "banned": key.ban is not None, "strikes": key.strikes}
+
+
+async def key_of_address(state: State, fields: Fields) -> Answer:
+    return {"key": address_key(fields["address"], **given(fields, prefix="ipv6_prefix"))}
 
 
 def caller_key(scope: Any) -> str | None:
@@ -108,6 +113,7 @@ async def allocate(state: State, fields: Fields) -> Answer:
 
 
 COMMANDS: Commands = {
+    "address_key": key_of_address,
     "check": check,
     "get_key": get_key,
     "http_start": http_start,

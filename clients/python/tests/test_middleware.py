@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import functools
+import random
 import runpy
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -22,6 +24,7 @@ from tollgate import Retry, blocking
 from tollgate.aio import Connection, RateLimiter
 from tollgate.errors import from_rpc
 from tollgate.middleware import RateLimitMiddleware
+from tollgate.middleware.asgi import client_host
 from tollgate.middleware.grpc_server import (
     AsyncRateLimitInterceptor,
     RateLimitInterceptor,
@@ -65,6 +68,36 @@ class Web:
 async def http() -> AsyncIterator[httpx.AsyncClient]:
     async with httpx.AsyncClient(trust_env=False) as client:
         yield client
+
+
+@pytest.mark.parametrize("prefix", [None, 48])
+async def test_the_default_key_is_the_network_of_the_client(
+    connection: Connection, name: str, prefix: int | None
+) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def receive() -> Any:
+        return {"type": "http.request"}
+
+    default: dict[str, Any] = {}
+    if prefix is not None:
+        default["key"] = functools.partial(client_host, ipv6_prefix=prefix)
+    middleware = RateLimitMiddleware(app, limiter=connection.rate("two"), **default)
+    statuses = []
+
+    async def send(message: Any) -> None:
+        if "status" in message:
+            statuses.append(message["status"])
+
+    group = random.randrange(1, 0xFFFF)
+    for host in range(1, 5):
+        network = "0" if prefix is None else f"{host:x}"
+        client = (f"fd00:{group:x}:{prefix or 0:x}:{network}::{host:x}", 1)
+        await middleware({"type": "http", "client": client}, receive, send)
+    assert statuses == [200, 200, 429, 429]
+    assert client_host({"client": ("::ffff:192.0.2.7", 1)}) == "ip:192.0.2.7"
+    assert client_host({"client": None}) is None
 
 
 async def test_a_refused_request_gets_429(

@@ -93,9 +93,20 @@ async def test_on_failure_decides(on_failure: OnFailure, allowed: bool) -> None:
         assert ("retry-after" in answer.headers()) is not allowed
 
 
-async def test_an_unknown_policy_is_an_error(connection: Connection) -> None:
-    with pytest.raises(Error, match="POLICY_NOT_FOUND"):
-        await connection.rate("unknown", on_failure="open").check("k")
+async def test_an_unknown_policy_stops_no_limiter_that_fails_open(
+    connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    for on_failure in ("raise", "closed"):
+        with pytest.raises(Error, match="POLICY_NOT_FOUND"):
+            await connection.rate("unknown", on_failure=on_failure).check("k")
+    assert not caplog.messages
+    for _ in range(3):
+        answer = await connection.rate("unknown", on_failure="open").check("k")
+        assert answer.allowed and answer.degraded
+    [line] = caplog.messages
+    assert "'unknown'" in line and "POLICY_NOT_FOUND" in line and "fail open" in line
+    with pytest.raises(Error, match="INVALID_ARGUMENT"):
+        await connection.rate("unknown", on_failure="open").check("")
 
 
 def test_headers_of_several_limits_and_odd_names() -> None:

@@ -1,7 +1,7 @@
 """A proxy between a client and a server, which makes faults.
 
 It reads the frames of HTTP/2. So it can lose the answer of one call while other calls of the
-connection continue, and it counts the calls that a client sends.
+connection continue, and it counts the calls and connections of a client.
 """
 
 import collections
@@ -37,6 +37,7 @@ class Proxy:
         host, port = target.rsplit(":", 1)
         self._target = (host, int(port))
         self.calls = collections.Counter()
+        self.connections = 0
         self.headers = []
         self.faults = []
         self.delay = 0.0
@@ -142,6 +143,7 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
+            self.connections += 1
             if self._refusing:
                 _reset(client)
                 continue

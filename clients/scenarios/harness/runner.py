@@ -6,6 +6,8 @@ import os
 import queue
 import signal
 import subprocess
+import sys
+import tempfile
 import threading
 import time
 
@@ -75,9 +77,10 @@ class Runner:
         self._calls = {}
         self._lock = threading.Lock()
         self.events = []
+        self._log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
             [str(runner_program(language))], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            text=True, bufsize=1, start_new_session=True)
+            stderr=self._log, text=True, bufsize=1, start_new_session=True)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -110,6 +113,16 @@ class Runner:
         for call in calls.values():
             call.finish({"error": {"code": "RUNNER_EXITED"}})
 
+    def log(self, start: int = 0) -> str:
+        """Returns what the process has written to standard error, from a byte on."""
+        written = os.fstat(self._log.fileno()).st_size
+        return os.pread(self._log.fileno(), max(0, written - start), start).decode()
+
+    @property
+    def logged(self) -> int:
+        """Number of bytes that the process has written to standard error."""
+        return os.fstat(self._log.fileno()).st_size
+
     def signal(self, number: int):
         """Sends a signal to the process and its children."""
         os.killpg(self.process.pid, number)
@@ -132,6 +145,8 @@ class Runner:
             self.signal(signal.SIGKILL)
             self.process.wait()
         self.process.stdout.close()
+        sys.stderr.write(self.log())
+        self._log.close()
 
 
 class Client:

@@ -4,6 +4,7 @@
 has the answers, errors and options of both.
 """
 
+from tollgate.addresses import address_key
 from tollgate.answers import (
     AlreadyCompleted,
     DispatchedTask,
@@ -99,4 +100,5 @@ __all__ = [
     "Usage",
     "Value",
     "Violation",
+    "address_key",
 ]

@@ -13,6 +13,7 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from tollgate import _methods as methods
+from tollgate._log import CheckLog
 from tollgate._methods import Method
 from tollgate._time import Clock
 from tollgate.aio._credentials import Credentials
@@ -24,6 +25,9 @@ IN_FLIGHT = 200
 """Calls of a connection at a time. A server accepts 256 calls of a connection by default; gRPC
 would queue further ones while their deadlines run.
 """
+
+_NEARLY = 0.05
+"""Part of a deadline: a call that is cancelled so close to its end had no answer in time."""
 
 _EXEMPT = (
     methods.RENEW_TASK,
@@ -54,6 +58,7 @@ class Caller:
         self.retry = retry
         self.clock = clock
         self.sent = 0
+        self.checks = CheckLog()
         self._credentials = credentials
         self._budget = Budget(retry)
         self._open_transport = open_transport
@@ -115,9 +120,7 @@ class Caller:
                     return before, await self.once(method, request, endpoint, wait=wait)
             except Error as error:
                 if not self._may_retry(error, attempt, repeatable):
-                    if endpoint is not None:
-                        error = await endpoint.explained(error)
-                    raise error from None
+                    raise
                 pause = self.retry.pause(error, attempt)
             await asyncio.sleep(pause)
 
@@ -161,13 +164,15 @@ class Caller:
     ) -> Response:
         """Sends a call once. Raises Error."""
         timeout = wait + (self.deadline if deadline is None else deadline)
+        endpoint.check()
         if wait > 0:
             async with endpoint.wait_channel() as channel:
-                return await self._send(channel, method, request, timeout)
-        return await self._send(endpoint.channel, method, request, timeout)
+                return await self._send(endpoint, channel, method, request, timeout)
+        return await self._send(endpoint, endpoint.channel, method, request, timeout)
 
     async def _send(
         self,
+        endpoint: Endpoint,
         channel: grpc.aio.Channel,
         method: Method[Request, Response],
         request: Request,
@@ -183,13 +188,16 @@ class Caller:
         try:
             response: Response | None = await send(request, timeout=timeout, metadata=metadata)
         except grpc.aio.AioRpcError as error:
-            raise from_rpc(error) from None
+            raise endpoint.failed(from_rpc(error)) from None
         except grpc.aio.UsageError:
             raise _closed() from None
         except asyncio.CancelledError:
             if self._closed and not _is_cancelled():
                 raise _closed() from None
+            if self.clock.now() > end - timeout * _NEARLY:
+                endpoint.late()  # a limiter that decides after one deadline cancels the call
             raise
+        endpoint.answered()
         if response is None:  # grpc.aio returns None for bytes that it cannot parse
             code, reason = grpc.StatusCode.INTERNAL, "ANSWER_UNREADABLE"
             raise Error(code, f"the answer to {method.path} cannot be read", reason=reason)
@@ -201,6 +209,7 @@ class Caller:
     ) -> AsyncIterator[AsyncIterator[Response]]:
         """Opens a stream of answers on a connection for waiting calls. Raises Error."""
         endpoint = self.transport.pick()
+        endpoint.check()
         async with endpoint.wait_channel() as channel:
             self.sent += 1
             send: Any = channel.unary_stream(
@@ -213,7 +222,7 @@ class Caller:
             try:
                 yield answers
             except grpc.aio.AioRpcError as error:
-                raise from_rpc(error) from None
+                raise endpoint.failed(from_rpc(error)) from None
             except asyncio.CancelledError:
                 if self._closed and not _is_cancelled():
                     raise _closed() from None

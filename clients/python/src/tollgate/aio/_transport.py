@@ -4,27 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import itertools
 import os
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
 import grpc
 import grpc.aio
 
-from tollgate.aio._plaintext import explain
-from tollgate.errors import ArgumentError, Error
+from tollgate.errors import ArgumentError, Error, from_rpc
 from tollgate.options import Tls
 
 WAITS = 200
 """Waiting calls and watches of one connection; a server allows 256 calls by default."""
 
-_UNANSWERED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
-
-_HEALTH = "/grpc.health.v1.Health/Watch"
+_HEALTH = "/grpc.health.v1.Health/"
 _HEALTH_PAUSE = 0.5
-"""Seconds between a broken watch of the health and the next one."""
+"""Seconds between a broken watch of the health, or a failed check, and the next one."""
+_HEALTH_TIMEOUT = 2.0
+"""Deadline of a health check in seconds."""
+_ANSWERING = (
+    grpc.StatusCode.UNIMPLEMENTED,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.PERMISSION_DENIED,
+)
+"""Codes of a health check with which a server answers calls, but has no health for this caller."""
+_LATE_MAX = 2
+"""Deadlines in a row after which a server of several gets no calls until it is healthy."""
+
+_REFUSED_FIRST, _REFUSED_LAST = 1.0, 10.0
+"""Seconds without a connection to a server with the other protocol; doubled up to the last."""
+_CLOSE_GRACE = 5.0
+"""Seconds for the calls of a channel to fail by themselves when it is closed."""
 _SERVING = b"\x08\x01"  # HealthCheckResponse with status SERVING
 
 _OPTIONS: tuple[tuple[str, Any], ...] = (
@@ -37,6 +51,19 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.keepalive_timeout_ms", 3_000),
     ("grpc.lb_policy_name", "round_robin"),
 )
+_PLAIN_OPTIONS = (("grpc.enable_retries", 0),)
+"""gRPC would connect and send again hundreds of times a second to a server that requires TLS: such
+a server accepts each connection, and then ends it. The library has retries of its own.
+"""
+
+_MISMATCHES = {
+    # The text of the GOAWAY frame of a server that requires TLS.
+    "this port of Tollgate requires TLS": "the server requires TLS: give tls=Tls(...)",
+    # What BoringSSL says if the first bytes are no TLS record.
+    "WRONG_VERSION_NUMBER": "the server does not use TLS: leave out tls",
+}
+TLS_MISMATCH = "TLS_MISMATCH"
+"""Reason of an error: the server uses TLS and the client does not, or the reverse."""
 
 
 class _Fork:
@@ -76,26 +103,96 @@ class WaitChannel:
 class Endpoint:
     """A server: a channel for short calls, and channels for waiting calls."""
 
-    def __init__(self, address: str, connect: Connect) -> None:
+    def __init__(self, address: str, connect: Connect, alone: bool) -> None:
         self._address = address
         self._connect = connect
+        self._alone = alone
         self.channel = connect(address)
         self.waiting: list[WaitChannel] = []
         self.serving = True
-        self._explained = connect.encrypts
+        self.answering = True
+        """False from too many deadlines in a row until a health check succeeds."""
+        self._late = 0
+        self._mismatch = ""
+        self._refused_until = 0.0
+        self._pause = _REFUSED_FIRST
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    async def explained(self, error: Error) -> Error:
-        """Returns the error, once with the reason why a server refuses calls without TLS."""
-        if self._explained or error.code not in _UNANSWERED:
-            return error
-        self._explained = True
-        return await explain(self._address, error)
+    @property
+    def refusing(self) -> bool:
+        """Whether the server has the other protocol, and the pause after that is not over."""
+        return bool(self._mismatch) and time.monotonic() < self._refused_until
 
     @property
     def failing(self) -> bool:
         """Whether the last attempt to connect failed."""
+        if self.refusing:
+            return True
         state = self.channel.get_state(try_to_connect=True)
         return state is grpc.ChannelConnectivity.TRANSIENT_FAILURE
+
+    def check(self) -> None:
+        """Raises Error during the pause after a connection to a server with the other protocol."""
+        if self.refusing:
+            left = self._refused_until - time.monotonic()
+            message = f"{self._address} is tried again in {left:.1f} s; {self._mismatch}"
+            raise Error(grpc.StatusCode.UNAVAILABLE, message, reason=TLS_MISMATCH)
+
+    def answered(self) -> None:
+        """Records that the server has answered a call."""
+        self._late = 0
+        self._mismatch, self._pause = "", _REFUSED_FIRST
+
+    def late(self) -> None:
+        """Records that a call had no answer within its deadline."""
+        self._late += 1
+        if self._late >= _LATE_MAX and self.answering and not self._alone:
+            self.answering = False
+            self._start(self._recover())
+
+    def failed(self, error: Error) -> Error:
+        """Records a failed call. Returns its error, with a hint if TLS is the reason."""
+        if error.code is grpc.StatusCode.DEADLINE_EXCEEDED:
+            self.late()
+            return error
+        if error.code is not grpc.StatusCode.UNAVAILABLE:
+            self.answered()
+            return error
+        hint = next((hint for text, hint in _MISMATCHES.items() if text in error.message), "")
+        if not hint:
+            return error
+        if not self.refusing:
+            self._refuse(hint)
+        message = f"{error.message}; {hint}"
+        return Error(error.code, message, reason=TLS_MISMATCH, retry_after=error.retry_after)
+
+    def _refuse(self, hint: str) -> None:
+        self._mismatch = hint
+        self._refused_until = time.monotonic() + self._pause
+        self._pause = min(self._pause * 2, _REFUSED_LAST)
+        # These channels would connect again and again.
+        for channel in [self.channel, *(waiting.channel for waiting in self.waiting)]:
+            self._start(channel.close(_CLOSE_GRACE))
+        self.channel = self._connect(self._address)
+        self.waiting = []
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _recover(self) -> None:
+        """Checks the health of a server that does not answer, until a check succeeds."""
+        while not self.answering:
+            check: Any = self.channel.unary_unary(f"{_HEALTH}Check")
+            try:
+                healthy = await check(b"", timeout=_HEALTH_TIMEOUT) == _SERVING
+            except grpc.aio.AioRpcError as error:
+                healthy = error.code() in _ANSWERING
+            if healthy:
+                self._late, self.answering = 0, True
+                return
+            await asyncio.sleep(_HEALTH_PAUSE)
 
     @contextlib.asynccontextmanager
     async def wait_channel(self) -> AsyncIterator[grpc.aio.Channel]:
@@ -119,12 +216,16 @@ class Endpoint:
         A server without the health service counts as healthy.
         """
         while True:
-            watch: Any = self.channel.unary_stream(_HEALTH)
+            if self.refusing:
+                await asyncio.sleep(_HEALTH_PAUSE)
+                continue
+            watch: Any = self.channel.unary_stream(f"{_HEALTH}Watch")
             try:
                 async for answer in watch(b""):
                     self.serving = answer == _SERVING
                 self.serving = False  # the server ended the watch
             except grpc.aio.AioRpcError as error:
+                self.failed(from_rpc(error))
                 self.serving = error.code() is grpc.StatusCode.UNIMPLEMENTED
                 if self.serving:
                     return
@@ -132,6 +233,9 @@ class Endpoint:
 
     async def close(self) -> None:
         """Closes all connections; running calls fail."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.channel.close()
         for waiting in self.waiting:
             await waiting.channel.close()
@@ -141,9 +245,10 @@ class Connect:
     """Opens channels."""
 
     def __init__(self, tls: Tls | None) -> None:
-        self.encrypts = tls is not None
         self._credentials = None if tls is None else _credentials(tls)
         self._options = list(_OPTIONS)
+        if tls is None:
+            self._options.extend(_PLAIN_OPTIONS)
         if tls is not None and tls.server_name is not None:
             self._options.append(("grpc.ssl_target_name_override", tls.server_name))
             self._options.append(("grpc.default_authority", tls.server_name))
@@ -151,8 +256,18 @@ class Connect:
     def __call__(self, address: str) -> grpc.aio.Channel:
         """Returns a channel to a server."""
         if self._credentials is None:
-            return grpc.aio.insecure_channel(address, self._options)
+            # Round robin, which an address of several servers needs, connects without a call.
+            balancing = [("grpc.lb_policy_name", "pick_first")] if _is_ip(address) else []
+            return grpc.aio.insecure_channel(address, self._options + balancing)
         return grpc.aio.secure_channel(address, self._credentials, self._options)
+
+
+def _is_ip(address: str) -> bool:
+    try:
+        ipaddress.ip_address(address.rpartition(":")[0].strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 def _credentials(tls: Tls) -> grpc.ChannelCredentials:
@@ -173,7 +288,8 @@ class Transport:
     def __init__(self, addresses: Sequence[str], tls: Tls | None) -> None:
         _Fork.opened = True
         connect = Connect(tls)
-        self._endpoints = [Endpoint(address, connect) for address in addresses]
+        alone = len(addresses) == 1
+        self._endpoints = [Endpoint(address, connect, alone) for address in addresses]
         self._turn = itertools.count()
         self._watches: list[asyncio.Task[None]] = []
         if len(self._endpoints) > 1:
@@ -186,7 +302,8 @@ class Transport:
         """
         if len(self._endpoints) == 1:
             return self._endpoints[0]
-        reachable = [e for e in self._endpoints if not e.failing] or self._endpoints
+        answering = [e for e in self._endpoints if e.answering] or self._endpoints
+        reachable = [e for e in answering if not e.failing] or answering
         healthy = [e for e in reachable if e.serving] or reachable
         others = [e for e in healthy if e is not avoid] or healthy
         return others[next(self._turn) % len(others)]

@@ -21,7 +21,7 @@ from tollgate.v1 import rate_pb2 as pb
 OnFailure = Literal["raise", "open", "closed"]
 """What a limiter does if a check fails: "raise" the error, let the call pass, or refuse it."""
 
-_FAILURES = (
+_OUTAGES = (
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -30,6 +30,18 @@ _FAILURES = (
     grpc.StatusCode.CANCELLED,
     grpc.StatusCode.ABORTED,
 )
+"""Codes with which no server could decide."""
+
+
+def _is_decided_by(on_failure: OnFailure, error: Error) -> bool:
+    """Tells whether the limiter decides after an error.
+
+    A mistake of the configuration, such as an unknown policy, must not stop a service that fails
+    open. A bad request has a key that its caller chose, and so passes no limiter.
+    """
+    if on_failure == "open":
+        return error.code is not grpc.StatusCode.INVALID_ARGUMENT
+    return error.code in _OUTAGES
 
 
 class RateLimiter:
@@ -63,25 +75,33 @@ class RateLimiter:
         one, which the retries of this call keep.
 
         If the check fails (no server, no store, overload), `on_failure` decides. Unless
-        that is "raise", it also decides after one deadline, the wait for a turn included.
-        Other errors, such as an unknown policy, always raise Error.
+        that is "raise", it also decides after one deadline, the wait for a turn included, and
+        logs that. "open" also decides after a mistake of the configuration, such as an unknown
+        policy, which else raises Error. A bad key always raises Error.
         """
         generated = uuid.uuid4().hex if request_id is None and cost != 0 else ""
         request = self._request(key, cost, request_id or generated)
         call = self._caller.call(methods.CHECK_RATE, request)
         if self.on_failure == "raise":
             return RateAnswer.of(await call)
-        after = None
         try:
             return RateAnswer.of(await asyncio.wait_for(call, self._caller.deadline))
         except asyncio.TimeoutError:
-            pass
-        except Error as error:
-            if error.code not in _FAILURES:
+            error = Error(grpc.StatusCode.DEADLINE_EXCEEDED, "no answer within the deadline")
+        except Error as failure:
+            if not _is_decided_by(self.on_failure, failure):
                 raise
-            after = error.retry_after
+            error = failure
         allowed = self.on_failure == "open"
-        return RateAnswer(allowed=allowed, degraded=True, retry_after=None if allowed else after)
+        self.log(
+            f"the call {'passes (fail open)' if allowed else 'is refused (fail closed)'}", error
+        )
+        after = None if allowed else error.retry_after
+        return RateAnswer(allowed=allowed, degraded=True, retry_after=after)
+
+    def log(self, effect: str, error: Error) -> None:
+        """Logs that a check was not decided, at most once in 10 s. For middlewares."""
+        self._caller.checks.undecided(self._policy() or "a rule", effect, error)
 
     async def check_many(
         self, keys: Sequence[str], *, cost: int | None = None

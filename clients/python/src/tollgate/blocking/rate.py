@@ -8,6 +8,7 @@ from tollgate import aio
 from tollgate._time import Span
 from tollgate.blocking._loop import iterate, run
 from tollgate.blocking.watch import Watch
+from tollgate.errors import Error
 from tollgate.rates import Ban, KeyStatus, RateAnswer, RateEvent
 
 
@@ -22,6 +23,10 @@ class RateLimiter:
     ) -> RateAnswer:
         """Counts a call of a key. As `tollgate.aio.RateLimiter.check`."""
         return run(self._inner.check(key, cost=cost, request_id=request_id))
+
+    def log(self, effect: str, error: Error) -> None:
+        """Logs that a check was not decided, at most once in 10 s. For middlewares."""
+        self._inner.log(effect, error)
 
     def check_many(self, keys: Sequence[str], *, cost: int | None = None) -> list[RateAnswer]:
         """Checks 1 to 100 keys in one call, independently and in order."""

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from tollgate.addresses import IPV6_PREFIX, address_key
 from tollgate.aio.rate import RateLimiter
 from tollgate.errors import Error
 from tollgate.rates import RateAnswer
@@ -20,10 +21,14 @@ Key = Callable[[Scope], str | Awaitable[str | None] | None]
 """Returns the key of a request; None or an empty key: the request is not checked."""
 
 
-def client_host(scope: Scope) -> str | None:
-    """Returns the address of the client as a key; behind a proxy it is that of the proxy."""
+def client_host(scope: Scope, *, ipv6_prefix: int = IPV6_PREFIX) -> str | None:
+    """Returns the key of the client's address; behind a proxy it is that of the proxy.
+
+    The addresses of an IPv6 network of `ipv6_prefix` bits have one key, see `address_key`. For
+    another length give `key=functools.partial(client_host, ipv6_prefix=56)`.
+    """
     client = scope.get("client")
-    return f"ip:{client[0]}" if client else None
+    return address_key(client[0], ipv6_prefix=ipv6_prefix) if client else None
 
 
 class RateLimitMiddleware:
@@ -55,7 +60,8 @@ class RateLimitMiddleware:
             return
         try:
             answer = await self._limiter.check(key)
-        except Error:
+        except Error as error:
+            self._limiter.log("the request gets 503", error)
             await _respond(send, 503, [(b"retry-after", b"1")], b"Service Unavailable\n")
             return
         headers = _headers(answer)

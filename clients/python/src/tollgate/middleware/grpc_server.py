@@ -67,7 +67,8 @@ class AsyncRateLimitInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[mis
     async def _check(self, key: str, context: Any) -> None:
         try:
             answer = await self._limiter.check(key)
-        except Error:
+        except Error as error:
+            self._limiter.log("the call gets UNAVAILABLE", error)
             await context.abort(grpc.StatusCode.UNAVAILABLE, _UNCHECKED)
             return
         if not answer.allowed:
@@ -109,7 +110,8 @@ class RateLimitInterceptor(grpc.ServerInterceptor):  # type: ignore[misc,unused-
     def _check(self, key: str, context: Any) -> None:
         try:
             answer = self._limiter.check(key)
-        except Error:
+        except Error as error:
+            self._limiter.log("the call gets UNAVAILABLE", error)
             context.abort(grpc.StatusCode.UNAVAILABLE, _UNCHECKED)
             return
         if not answer.allowed:
