@@ -3,8 +3,8 @@ package tollgate
 import (
 	"context"
 	"net"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -14,8 +14,6 @@ import (
 	"google.golang.org/grpc/credentials"
 	_ "google.golang.org/grpc/health" // Lets channels skip servers that are not serving.
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/resolver"
-	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/status"
 )
 
@@ -26,27 +24,50 @@ const (
 
 // channel sends calls to the servers in turn.
 //
-// Of several servers it skips those that are not serving. If none is serving, it calls any:
-// a server without its store still gives the fallback answers of its configuration.
+// It skips servers that hang, that are unreachable or that are not serving. If none is left, it
+// calls any: a server without its store still gives the fallback answers of its configuration.
 type channel struct {
+	members []*member
+	next    atomic.Uint32
+}
+
+// member is a server with its connections.
+type member struct {
+	*server
 	any     *grpc.ClientConn
-	healthy *grpc.ClientConn // Nil for a single server.
+	healthy *grpc.ClientConn // Skips addresses that are not serving. Nil for one address.
 }
 
 func newChannel(config Config) (*channel, error) {
-	all, err := dial(config, roundRobin)
+	c := &channel{}
+	for _, server := range config.servers {
+		m, err := newMember(config, server)
+		if err != nil {
+			c.close()
+			return nil, err
+		}
+		c.members = append(c.members, m)
+	}
+	return c, nil
+}
+
+func newMember(config Config, server *server) (*member, error) {
+	all, err := dial(config, server, roundRobin)
 	if err != nil {
 		return nil, err
 	}
-	c := &channel{any: all}
-	if len(config.Addresses) == 1 && isIP(config.Addresses[0]) {
-		return c, nil
+	m := &member{server: server, any: all}
+	if server.alone && isIP(server.address) {
+		return m, nil
 	}
-	if c.healthy, err = dial(config, healthyFirst); err != nil {
+	if m.healthy, err = dial(config, server, healthyFirst); err != nil {
 		_ = all.Close()
 		return nil, err
 	}
-	return c, nil
+	if !server.alone {
+		m.healthy.Connect()
+	}
+	return m, nil
 }
 
 func isIP(address string) bool {
@@ -54,9 +75,9 @@ func isIP(address string) bool {
 	return err == nil && net.ParseIP(host) != nil
 }
 
-// dial opens a connection to all addresses. It does not wait for the servers.
-func dial(config Config, balancing string) (*grpc.ClientConn, error) {
-	var security credentials.TransportCredentials = config.plainText
+// dial opens a connection to a server. It does not wait for the server.
+func dial(config Config, server *server, balancing string) (*grpc.ClientConn, error) {
+	var security credentials.TransportCredentials = server.plainText
 	if config.TLS != nil {
 		security = credentials.NewTLS(config.TLS)
 	}
@@ -74,47 +95,81 @@ func dial(config Config, balancing string) (*grpc.ClientConn, error) {
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 	}
-	target := "dns:///" + config.Addresses[0]
-	if len(config.Addresses) > 1 {
-		servers := manual.NewBuilderWithScheme("tollgate")
-		state := resolver.State{}
-		for _, address := range config.Addresses {
-			host, _, _ := strings.Cut(address, ":")
-			if name, _, err := net.SplitHostPort(address); err == nil {
-				host = name
-			}
-			endpoint := resolver.Address{Addr: address, ServerName: host}
-			state.Endpoints = append(state.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{endpoint}})
-		}
-		servers.InitialState(state)
-		options = append(options, grpc.WithResolvers(servers))
-		target = "tollgate:///servers"
+	// A name of several addresses stands for a set of servers only if it is the only one.
+	target := "dns:///" + server.address
+	if !server.alone {
+		target = "passthrough:///" + server.address
 	}
 	return grpc.NewClient(target, append(options, config.DialOptions...)...)
 }
 
-// conn returns the connection for the next call.
-func (c *channel) conn() *grpc.ClientConn {
-	if c.healthy != nil && c.healthy.GetState() != connectivity.TransientFailure {
-		return c.healthy
+// pick returns the server for the next call: the best one, and of equal ones the next in turn.
+func (c *channel) pick() *member {
+	first := c.next.Add(1)
+	var best *member
+	most := -1
+	for i := range c.members {
+		m := c.members[(uint(first)+uint(i))%uint(len(c.members))]
+		if rank := m.rank(); rank > most {
+			best, most = m, rank
+		}
 	}
-	return c.any
+	return best
+}
+
+// rank tells how well a server takes calls.
+func (m *member) rank() int {
+	if m.alone {
+		return 0
+	}
+	if m.hanging.Load() {
+		return 0
+	}
+	switch m.healthy.GetState() {
+	case connectivity.Ready:
+		return 4
+	case connectivity.Idle:
+		m.healthy.Connect()
+		return 3
+	case connectivity.Connecting:
+		return 3
+	}
+	if m.any.GetState() == connectivity.TransientFailure {
+		return 1
+	}
+	return 2 // It may be reachable without serving.
+}
+
+// conn returns the connection for the next call.
+func (m *member) conn() *grpc.ClientConn {
+	if m.healthy != nil && m.healthy.GetState() != connectivity.TransientFailure {
+		return m.healthy
+	}
+	return m.any
 }
 
 // Invoke implements grpc.ClientConnInterface.
 func (c *channel) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
-	return c.conn().Invoke(ctx, method, args, reply, opts...)
+	m := c.pick()
+	return m.record(m.conn().Invoke(ctx, method, args, reply, opts...), m.any)
 }
 
 // NewStream implements grpc.ClientConnInterface.
 func (c *channel) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	return c.conn().NewStream(ctx, desc, method, opts...)
+	m := c.pick()
+	stream, err := m.conn().NewStream(ctx, desc, method, opts...)
+	if err != nil {
+		return nil, m.record(err, m.any)
+	}
+	return stream, nil
 }
 
 func (c *channel) close() {
-	_ = c.any.Close()
-	if c.healthy != nil {
-		_ = c.healthy.Close()
+	for _, m := range c.members {
+		_ = m.any.Close()
+		if m.healthy != nil {
+			_ = m.healthy.Close()
+		}
 	}
 }
 

@@ -22,6 +22,7 @@ type Client struct {
 	main   *channel
 	waits  *waitChannels
 	keeper *keeper
+	checks *checkLog
 
 	admissions pb.AdmissionServiceClient
 	rates      pb.RateServiceClient
@@ -50,6 +51,7 @@ func New(config Config) (*Client, error) {
 		main:       main,
 		waits:      &waitChannels{config: config},
 		keeper:     newKeeper(config.clock),
+		checks:     newCheckLog(config.Logger),
 		admissions: pb.NewAdmissionServiceClient(main),
 		rates:      pb.NewRateServiceClient(main),
 		sequences:  pb.NewSequenceServiceClient(main),
@@ -112,7 +114,6 @@ func call[Q, A any](
 			return answer, sent, nil
 		}
 		failure := newError(ctx, err)
-		c.config.plainText.explain(failure)
 		if message, ok := any(request).(proto.Message); ok && failure.Code == codes.Internal {
 			if invalid := invalidText(message, ""); invalid != nil {
 				return answer, sent, invalid

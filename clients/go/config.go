@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
@@ -25,7 +26,8 @@ const (
 // Config has the settings of a [Client]. Only Addresses is required.
 type Config struct {
 	// Addresses are the servers, as "host:port". Calls go to them in turn. Servers that
-	// report themselves as not serving are skipped while another one serves.
+	// report themselves as not serving are skipped while another one serves. So is a server
+	// after two deadlines in a row without an answer, until a health check succeeds.
 	Addresses []string
 
 	// TLS enables TLS. Default: nil, plain text. [LoadTLS] makes it from files.
@@ -54,8 +56,13 @@ type Config struct {
 	// DialOptions are added to those of the library, for example a stats handler.
 	DialOptions []grpc.DialOption
 
-	clock     *clock.Clock
-	plainText plainText
+	// Logger gets a line, at most one in 10 s for each policy and effect, when a rate could not be
+	// checked: because FailOpen or FailClosed decided, or a middleware answered with an error.
+	// Default: slog.Default().
+	Logger *slog.Logger
+
+	clock   *clock.Clock
+	servers []*server
 }
 
 // withDefaults checks the settings and fills in the defaults.
@@ -87,7 +94,10 @@ func (c Config) withDefaults() (Config, error) {
 	if c.RetryFor == 0 {
 		c.RetryFor = DefaultRetryFor
 	}
-	c.plainText = newPlainText()
+	for _, address := range c.Addresses {
+		alone := len(c.Addresses) == 1
+		c.servers = append(c.servers, &server{address: address, alone: alone, plainText: newPlainText()})
+	}
 	if c.clock == nil {
 		c.clock = &clock.System
 	}

@@ -134,9 +134,9 @@ func TestServersThatAreNotServingAreSkipped(t *testing.T) {
 	serving.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	other.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	eventually(t, "a server is called although none is serving", func() bool {
-		before := client.main.conn()
+		before := client.main.pick()
 		must(client.Pool("p").Status(ctx))(t)
-		return before == client.main.any
+		return before.conn() == before.any
 	})
 }
 

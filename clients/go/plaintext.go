@@ -3,10 +3,11 @@ package tollgate
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net"
-	"sync/atomic"
+	"sync"
+	"time"
 
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 )
@@ -19,43 +20,82 @@ const (
 	tlsRefusalBytes = 256
 )
 
-// plainText are the credentials of connections without TLS. They notice a server that requires
-// TLS, because gRPC does not pass on the text of its GOAWAY frame.
+// plainText are the credentials of connections without TLS. They recognize a server that requires
+// TLS, because gRPC does not pass on the text of its GOAWAY frame. Then they fail further
+// connections for a while: such a server accepts each connection before it ends it, so gRPC would
+// connect hundreds of times a second.
 type plainText struct {
 	credentials.TransportCredentials
-	refused *atomic.Bool
+	refusal *refusal
 }
 
 func newPlainText() plainText {
-	return plainText{insecure.NewCredentials(), new(atomic.Bool)}
+	return plainText{insecure.NewCredentials(), &refusal{}}
+}
+
+const (
+	// refusalFirst is the time without a connection after a server has required TLS. It doubles
+	// up to refusalLast.
+	refusalFirst = time.Second
+	refusalLast  = 10 * time.Second
+)
+
+// refusal records that a server requires TLS.
+type refusal struct {
+	mu    sync.Mutex
+	until time.Time // Zero if the server does not require TLS.
+	pause time.Duration
+}
+
+// known tells whether the server requires TLS.
+func (r *refusal) known() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.until.IsZero()
+}
+
+// left returns the time without connections.
+func (r *refusal) left() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Until(r.until)
+}
+
+// record records whether a connection was refused.
+func (r *refusal) record(refused bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case !refused:
+		r.until, r.pause = time.Time{}, 0
+	case time.Now().After(r.until):
+		r.pause = min(max(2*r.pause, refusalFirst), refusalLast)
+		r.until = time.Now().Add(r.pause)
+	}
 }
 
 // ClientHandshake returns a connection that inspects the first bytes that gRPC reads.
 func (p plainText) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	if left := p.refusal.left(); left > 0 {
+		return nil, nil, fmt.Errorf("%s is tried again in %v", conn.RemoteAddr(), left.Round(100*time.Millisecond))
+	}
 	conn, info, err := p.TransportCredentials.ClientHandshake(ctx, authority, conn)
 	if err != nil {
 		return conn, info, err
 	}
-	return &firstBytes{Conn: conn, refused: p.refused}, info, nil
+	return &firstBytes{Conn: conn, refusal: p.refusal}, info, nil
 }
 
 // Clone returns credentials that share what was noticed.
 func (p plainText) Clone() credentials.TransportCredentials {
-	return plainText{p.TransportCredentials.Clone(), p.refused}
-}
-
-// explain adds to the error of a call that the servers require TLS.
-func (p plainText) explain(e *Error) {
-	if p.refused.Load() && (e.Code == codes.Unavailable || e.Code == codes.DeadlineExceeded) {
-		e.Message += "; the server requires TLS: set Config.TLS"
-	}
+	return plainText{p.TransportCredentials.Clone(), p.refusal}
 }
 
 // firstBytes is a connection that looks for the refusal of a server. gRPC reads it from one
 // goroutine.
 type firstBytes struct {
 	net.Conn
-	refused *atomic.Bool
+	refusal *refusal
 	read    []byte
 }
 
@@ -64,7 +104,9 @@ func (f *firstBytes) Read(into []byte) (int, error) {
 	n, err := f.Conn.Read(into)
 	if len(f.read) < tlsRefusalBytes {
 		f.read = append(f.read, into[:min(n, tlsRefusalBytes-len(f.read))]...)
-		f.refused.Store(bytes.Contains(f.read, []byte(tlsRefusal)))
+		if refused := bytes.Contains(f.read, []byte(tlsRefusal)); refused || len(f.read) >= tlsRefusalBytes {
+			f.refusal.record(refused)
+		}
 	}
 	return n, err
 }

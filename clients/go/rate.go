@@ -23,12 +23,14 @@ type Policy struct {
 // PolicyOption changes a [Policy].
 type PolicyOption func(*Policy)
 
-// FailOpen lets calls pass if no server decides within one deadline.
+// FailOpen lets calls pass if no server decides within one deadline, or if the configuration has a
+// mistake, such as an unknown policy. It logs that, see [Config.Logger].
 func FailOpen() PolicyOption {
 	return func(p *Policy) { open := true; p.open = &open }
 }
 
-// FailClosed refuses calls if no server decides within one deadline.
+// FailClosed refuses calls if no server decides within one deadline. It logs that, see
+// [Config.Logger].
 func FailClosed() PolicyOption {
 	return func(p *Policy) { open := false; p.open = &open }
 }
@@ -173,9 +175,14 @@ func (p *Policy) Check(ctx context.Context, key string, options ...CheckOption) 
 		return newRateAnswer(answer), nil
 	}
 	failure := newError(ctx, err)
-	if p.open == nil || ctx.Err() != nil || !outage(failure) {
+	if p.open == nil || ctx.Err() != nil || !p.decides(failure) {
 		return RateAnswer{}, err
 	}
+	effect := "the call is refused (fail closed)"
+	if *p.open {
+		effect = "the call passes (fail open)"
+	}
+	p.log(effect, err)
 	decided := RateAnswer{Allowed: *p.open, Degraded: true, Err: err}
 	if !decided.Allowed {
 		decided.RetryAfter = max(failure.RetryAfter, time.Second)
@@ -183,15 +190,28 @@ func (p *Policy) Check(ctx context.Context, key string, options ...CheckOption) 
 	return decided, nil
 }
 
-// outage tells whether FailOpen or FailClosed decides after an error. A mistake of the caller
-// or of the configuration stays an error.
-func outage(e *Error) bool {
+// decides tells whether FailOpen or FailClosed decides after an error. A mistake of the
+// configuration, such as an unknown policy, must not stop a service that fails open. A bad request
+// has a key that its caller chose, and so passes no limiter.
+func (p *Policy) decides(e *Error) bool {
+	if *p.open {
+		return e.Code != codes.InvalidArgument
+	}
 	switch e.Code {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Internal, codes.Unknown, codes.Canceled:
 		return true
 	default:
 		return false
 	}
+}
+
+// log logs that a check was not decided, and what happens to its call.
+func (p *Policy) log(effect string, err error) {
+	name := p.name
+	if p.rule != nil {
+		name = "a rule"
+	}
+	p.client.checks.undecided(name, effect, err)
 }
 
 func newRateAnswer(r *pb.CheckRateResponse) RateAnswer {

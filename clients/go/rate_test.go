@@ -103,9 +103,16 @@ func TestFailOpenAndFailClosed(t *testing.T) {
 	if closed.Allowed || !closed.Degraded || closed.Err == nil || closed.RetryAfter < time.Second {
 		t.Errorf("FailClosed answers %+v", closed)
 	}
+	unknown := must(real(t).Policy("never configured", FailOpen()).Check(ctx, "k"))(t)
 	var failed *Error
-	if _, err := real(t).Policy("never configured", FailOpen()).Check(ctx, "k"); !errors.As(err, &failed) || failed.Code != codes.NotFound {
+	if !unknown.Allowed || !unknown.Degraded || !errors.As(unknown.Err, &failed) || failed.Reason != "POLICY_NOT_FOUND" {
+		t.Errorf("an unknown policy answers %+v", unknown)
+	}
+	if _, err := real(t).Policy("never configured", FailClosed()).Check(ctx, "k"); !errors.As(err, &failed) || failed.Code != codes.NotFound {
 		t.Errorf("an unknown policy answers %v", err)
+	}
+	if _, err := real(t).Policy("three", FailOpen()).Check(ctx, ""); !errors.As(err, &failed) || failed.Code != codes.InvalidArgument {
+		t.Errorf("a bad key answers %v", err)
 	}
 }
 

@@ -32,6 +32,7 @@ var handlers = map[string]handler{
 
 	"check":              with(check),
 	"get_key":            with(getKey),
+	"address_key":        with(addressKey),
 	"http_start":         with(httpStart),
 	"http_stop":          on(httpStop),
 	"next":               with(next),

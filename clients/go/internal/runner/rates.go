@@ -61,6 +61,10 @@ func getKey(_ *runner, ctx context.Context, client *tollgate.Client, c *command)
 	return fields{"limits": limits, "banned": key.Ban != nil, "strikes": key.Strikes}, err
 }
 
+func addressKey(_ *runner, _ context.Context, _ *tollgate.Client, c *command) (fields, error) {
+	return fields{"key": tollgate.AddressKey(c.Address, c.Prefix)}, nil
+}
+
 func httpStart(r *runner, _ context.Context, client *tollgate.Client, c *command) (fields, error) {
 	limited := policy(client, c).Middleware(func(r *http.Request) string { return r.Header.Get("x-caller") })
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -87,6 +87,8 @@ type command struct {
 	Work          seconds         `json:"work"`
 	Fail          bool            `json:"fail"`
 	Policy        string          `json:"policy"`
+	Address       string          `json:"address"`
+	Prefix        int             `json:"prefix"`
 	Cost          *number         `json:"cost"`
 	RequestID     string          `json:"request_id"`
 	OnFailure     string          `json:"on_failure"`
