@@ -2,7 +2,7 @@
 
 use super::{Answered, AnsweredBy, Batch, registry::counted_verbs};
 use crate::decision::{
-    Decision,
+    Decision, Priority,
     error::Error,
     metrics::{self, Cells, StoreFailure},
     script::Script,
@@ -11,6 +11,10 @@ use crate::decision::{
 /// A verb whose outcomes are counted.
 #[derive(Debug, Clone, Copy)]
 pub struct CountedVerb {
+    /// Its name, which is that of its RPC. The RPC of several has an `s` behind it.
+    pub name: &'static str,
+    /// Whether it frees capacity or extends a lease.
+    pub frees_capacity: bool,
     /// Its script, with the name of the verb and the position of its counters.
     pub script: &'static Script,
     /// The labels of its outcomes, in the order of the counters.
@@ -22,6 +26,8 @@ pub fn counted_verbs() -> Vec<CountedVerb> {
     macro_rules! list {
         ($($verb:ty),* $(,)?) => {
             vec![$(CountedVerb {
+                name: stringify!($verb).rsplit([':', ' ']).next().unwrap_or_default(),
+                frees_capacity: <$verb as Decision>::DELIVERY.priority == Priority::FreesCapacity,
                 script: <$verb as Decision>::SCRIPT,
                 outcomes: <$verb as Decision>::OUTCOMES.labels,
             }),*]

@@ -45,11 +45,7 @@ use super::{
     traces::{ServerSpan, Tracer},
 };
 use crate::{
-    decision::{
-        budget::PeerConnection,
-        metrics::{CountedCall, RpcLabels},
-        names::Name,
-    },
+    decision::{budget::PeerConnection, metrics::CountedCall, names::Name},
     engine::Engine,
 };
 
@@ -113,7 +109,7 @@ impl Routes {
                 EnvoyHandlers::server,
             ),
             others: others.prepare(),
-            handlings: calls::rpcs().iter().map(handling).collect(),
+            handlings: calls::rpcs().iter().map(|rpc| handling(calls::find(rpc.path))).collect(),
             access,
             tracer: None,
         }
@@ -190,17 +186,19 @@ impl ConnectionServices {
     }
 }
 
-/// How calls of an RPC of Tollgate are answered; of no use for health and reflection.
-fn handling(rpc: &RpcLabels) -> Handling {
+/// How calls of an RPC are answered. Health, reflection and `AdminService` are answered by tonic.
+fn handling(known: KnownRpc) -> Handling {
+    let Some(rpc) = known.rpc else { return Handling::TONIC };
     let handling = match rpc.service {
-        LockHandlers::NAME => fast_path::handling::<LockHandlers>,
-        RateHandlers::NAME => fast_path::handling::<RateHandlers>,
-        SequenceHandlers::NAME => fast_path::handling::<SequenceHandlers>,
-        StockHandlers::NAME => fast_path::handling::<StockHandlers>,
-        EnvoyHandlers::NAME => fast_path::handling::<EnvoyHandlers>,
-        _ => fast_path::handling::<AdmissionHandlers>,
+        Service::Admission => fast_path::handling::<AdmissionHandlers>,
+        Service::Rate => fast_path::handling::<RateHandlers>,
+        Service::Sequence => fast_path::handling::<SequenceHandlers>,
+        Service::Lock => fast_path::handling::<LockHandlers>,
+        Service::Stock => fast_path::handling::<StockHandlers>,
+        Service::Envoy => fast_path::handling::<EnvoyHandlers>,
+        Service::Admin => return Handling::TONIC,
     };
-    handling(rpc.method)
+    handling(rpc.name)
 }
 
 /// Answers a call at once.

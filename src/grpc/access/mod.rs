@@ -5,13 +5,15 @@
 //! connection. The service, the permission and the namespace are checked before the message of
 //! the call is read; the names are checked where they are parsed.
 //!
-//! Each connection remembers its last accepted credentials, so that a call costs a comparison.
+//! Each connection remembers the credentials that it used last, a few of them, so that a call costs a
+//! comparison, also behind a proxy that carries the calls of several callers.
 
 mod admin;
 mod audit;
 mod callers;
 mod denial;
 mod jwt;
+mod memo;
 mod pattern;
 pub(super) mod rpc;
 mod token;
@@ -46,6 +48,7 @@ use crate::decision::{
 use audit::Audited;
 use callers::Caller;
 use denial::Denial;
+use memo::{Credentials, Memo};
 use rpc::Rpc;
 pub(super) use rpc::all as rpcs;
 pub(super) use watched::Watched;
@@ -60,6 +63,9 @@ pub use token::{Digest, generate};
 /// Paths of health and of reflection, in all their versions.
 const HEALTH: &str = "/grpc.health.";
 pub(super) const REFLECTION: &str = "/grpc.reflection.";
+/// The most credentials that a connection remembers. Each call compares its own with all of them, and a
+/// JWT has 1 to 2 kB.
+const MEMOS_MAX: usize = 8;
 /// Metadata with the namespace of a call.
 pub(super) const NAMESPACE: HeaderName = HeaderName::from_static("x-tollgate-namespace");
 
@@ -157,24 +163,47 @@ impl Access {
     ) -> Result<Granted, RefusedCall> {
         let authorization = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
         let generation = self.generation();
-        let memo = peer.memo.take();
-        let memo = memo.filter(|memo| memo.is_current(generation, authorization));
-        let mut memo = match memo {
-            Some(memo) => memo,
+        let mut memos = peer.memos.take();
+        let known = memos.iter().position(|memo| memo.is_current(generation, authorization));
+        match known {
+            // The last one stays in front: most connections have one caller.
+            Some(known) => memos[..=known].rotate_right(1),
             None => {
-                if headers.get_all(AUTHORIZATION).iter().nth(1).is_some() {
-                    return Err(Denial::Malformed.into());
+                memos.retain(|memo| memo.is_valid(generation));
+                let authenticated = self.authenticated(headers, authorization, peer, generation);
+                match authenticated {
+                    Ok(memo) => {
+                        memos.truncate(MEMOS_MAX - 1);
+                        memos.insert(0, memo);
+                    }
+                    Err(denial) => {
+                        peer.memos.set(memos);
+                        return Err(denial.into());
+                    }
                 }
-                let credentials = match authorization {
-                    Some(value) => Credentials::Authorization(value.into()),
-                    None => Credentials::Certificate(peer.certificate.clone()),
-                };
-                Box::new(self.authenticate(credentials, generation)?)
             }
-        };
-        let granted = self.authorize(&mut memo, path, headers);
-        peer.memo.set(Some(memo));
+        }
+        let granted = self.authorize(&mut memos[0], path, headers);
+        peer.memos.set(memos);
         granted
+    }
+
+    /// Authenticates a call whose credentials are not remembered.
+    fn authenticated(
+        &self,
+        headers: &HeaderMap,
+        authorization: Option<&[u8]>,
+        peer: &Peer,
+        generation: u64,
+    ) -> Result<Memo, Denial> {
+        if headers.get_all(AUTHORIZATION).iter().nth(1).is_some() {
+            return Err(Denial::Malformed);
+        }
+        let credentials = match authorization {
+            Some(value) => Credentials::Authorization(value.into()),
+            None => Credentials::Certificate(peer.certificate.clone()),
+        };
+        self.authenticate(credentials, generation)
     }
 
     fn authenticate(&self, credentials: Credentials, generation: u64) -> Result<Memo, Denial> {
@@ -233,7 +262,8 @@ fn bearer(value: &[u8]) -> Result<&[u8], Denial> {
 #[derive(Default)]
 pub(super) struct Peer {
     certificate: Option<Arc<CertificateNames>>,
-    memo: Cell<Option<Box<Memo>>>,
+    /// At most [`MEMOS_MAX`], the last used one first.
+    memos: Cell<Vec<Memo>>,
 }
 
 impl fmt::Debug for Peer {
@@ -244,30 +274,8 @@ impl fmt::Debug for Peer {
 
 impl Peer {
     pub(super) fn new(certificate: Option<Arc<CertificateNames>>) -> Peer {
-        Peer { certificate, memo: Cell::default() }
+        Peer { certificate, memos: Cell::default() }
     }
-}
-
-/// What a caller proves its identity with. Not printable: it contains secrets.
-#[derive(Clone)]
-enum Credentials {
-    /// The value of `authorization`.
-    Authorization(Box<[u8]>),
-    /// The names of the client certificate, if there is one.
-    Certificate(Option<Arc<CertificateNames>>),
-}
-
-/// Accepted credentials and their caller.
-struct Memo {
-    /// The generation of callers that accepted them.
-    generation: u64,
-    credentials: Credentials,
-    /// Their end on the coarse clock.
-    until: Option<Duration>,
-    caller: Arc<Caller>,
-    /// The namespace of the last call, and its scope. One per connection, because all calls of a
-    /// connection are on one thread.
-    scope: Option<(Namespace, Scope)>,
 }
 
 /// A call that is allowed.
@@ -293,40 +301,6 @@ struct RefusedCall {
 impl From<Denial> for RefusedCall {
     fn from(denial: Denial) -> RefusedCall {
         RefusedCall { denial, caller: None }
-    }
-}
-
-impl Memo {
-    /// Whether the memo is for these credentials and still valid.
-    fn is_current(&self, generation: u64, authorization: Option<&[u8]>) -> bool {
-        let is_same = match (&self.credentials, authorization) {
-            // In constant time: a proxy may carry the calls of several callers.
-            (Credentials::Authorization(known), Some(value)) => token::equal(known, value),
-            (Credentials::Certificate(_), None) => true,
-            _ => false,
-        };
-        is_same && self.is_valid(generation)
-    }
-
-    /// Whether the credentials are still valid.
-    fn is_valid(&self, generation: u64) -> bool {
-        self.generation == generation && self.until.is_none_or(|until| coarse() < until)
-    }
-
-    /// The scope of calls in a namespace, and whether it differs from all names of the default
-    /// namespace.
-    fn scope(&mut self, namespace: &Namespace) -> (Scope, bool) {
-        let caller = &self.caller;
-        let is_limited = caller.names.is_some() || !namespace.is_default();
-        let scope = match &self.scope {
-            Some((known, scope)) if known == namespace => scope.clone(),
-            _ => {
-                let scope = Scope::new(&caller.name, namespace.clone(), caller.names.clone());
-                self.scope = Some((namespace.clone(), scope.clone()));
-                scope
-            }
-        };
-        (scope, is_limited)
     }
 }
 

@@ -55,6 +55,33 @@ fn remembered_credentials_end_with_their_generation() {
 }
 
 #[test]
+fn a_connection_of_several_callers_remembers_some_credentials() {
+    let tokens: Vec<String> = (0..MEMOS_MAX + 2).map(|_| generate().unwrap()).collect();
+    let specs = tokens.iter().enumerate().map(|(n, token)| spec(&format!("c{n}"), token, Some("")));
+    let access = Access::new(Some(callers(specs.collect())), None);
+    let peer = Peer::default();
+    let remembered = || {
+        let memos = peer.memos.take();
+        let names: Vec<String> = memos.iter().map(|memo| memo.caller.name.to_string()).collect();
+        peer.memos.set(memos);
+        names
+    };
+    for token in &tokens {
+        assert!(access.check(PATH, &headers(token), &peer).is_ok());
+    }
+    let latest: Vec<String> = (2..MEMOS_MAX + 2).rev().map(|n| format!("c{n}")).collect();
+    assert_eq!(remembered(), latest);
+    // A remembered one comes to the front; refused credentials are not remembered.
+    assert!(access.check(PATH, &headers(&tokens[4]), &peer).is_ok());
+    assert!(access.check(PATH, &headers("wrong"), &peer).is_err());
+    assert_eq!((remembered().len(), &*remembered()[0]), (MEMOS_MAX, "c4"));
+    // None outlives the callers that accepted it.
+    access.replace(callers(vec![spec("c0", &tokens[0], Some(""))]));
+    assert!(access.check(PATH, &headers(&tokens[4]), &peer).is_err());
+    assert!(remembered().is_empty());
+}
+
+#[test]
 fn calls_have_the_namespace_of_their_caller_or_the_one_they_choose() {
     let tokens = [(); 3].map(|()| generate().unwrap());
     let specs = vec![

@@ -10,7 +10,12 @@ use futures_util::{Stream, StreamExt, stream};
 use tokio::time::sleep;
 use tonic::Status;
 
-use super::{Access, Credentials, Memo, denial::Denial, rpc::Rpc};
+use super::{
+    Access,
+    denial::Denial,
+    memo::{Credentials, Memo},
+    rpc::Rpc,
+};
 use crate::decision::names::Namespace;
 
 /// Time between two checks of a stream.

@@ -161,6 +161,11 @@ pub(super) struct Handling {
     is_freeing: bool,
 }
 
+impl Handling {
+    /// Through tonic, as calls that free nothing.
+    pub(super) const TONIC: Handling = Handling { method: "", is_freeing: false };
+}
+
 /// How calls of a method of this service are answered.
 pub(super) fn handling<T: FastPath>(method: &'static str) -> Handling {
     let is_fast = IS_ON && T::METHODS.contains(&method);

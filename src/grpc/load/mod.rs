@@ -37,10 +37,13 @@ use hyper::{HeaderMap, Response, http::Extensions};
 
 use self::shares::Shares;
 use super::{fast_path::answer::AnswerBody, scope::Scope, status};
-use crate::decision::{
-    budget::{self, ReachedLimit},
-    names::Namespace,
-    time::coarse,
+use crate::{
+    decision::{
+        budget::{self, ReachedLimit},
+        names::Namespace,
+        time::coarse,
+    },
+    engine::counted_verbs,
 };
 
 /// The namespace of calls without a scope.
@@ -66,21 +69,17 @@ const EACH: u64 = 20_000;
 /// The retry delays of refused callers, used in turn so that they do not return together.
 const RETRY_MILLIS: [u64; 8] = [100, 260, 180, 340, 140, 300, 220, 380];
 
-/// The rpcs that free capacity or extend a lease: answering them first lets others be answered.
-const FREEING: [&str; 8] = [
-    "CompleteTask",
-    "CompleteTasks",
-    "RenewTask",
-    "RenewTasks",
-    "ReleaseLock",
-    "RenewLock",
-    "ConfirmReservation",
-    "CancelReservation",
-];
+/// The verbs that free capacity or extend a lease: answering them first lets others be answered.
+static FREEING: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+    let verbs = counted_verbs().into_iter().filter(|verb| verb.frees_capacity);
+    verbs.map(|verb| verb.name).collect()
+});
 
-/// Whether an rpc frees capacity or keeps what is held.
+/// Whether an rpc, of one item or of several, frees capacity or keeps what is held.
 pub(super) fn is_freeing(method: &str) -> bool {
-    FREEING.contains(&method)
+    let is_of =
+        |verb: &&str| method.strip_prefix(*verb).is_some_and(|more| matches!(more, "" | "s"));
+    FREEING.iter().any(is_of)
 }
 
 /// The queue of a thread. Times are in µs, except for `each`.
