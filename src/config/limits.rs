@@ -20,6 +20,9 @@ const BYTES: RangeInclusive<u64> = 8 << 20..=2 << 30;
 /// space.
 const UNSYNCED: RangeInclusive<u64> = 1 << 20..=4 << 30;
 
+/// Range of `connection_bytes`. The minimum holds 1,000 connections.
+const CONNECTIONS: RangeInclusive<u64> = 16 << 20..=4 << 30;
+
 /// Reads the section. A missing key has its default. Fails if a value is out of range, or if a
 /// connection may hold more than the server.
 pub(super) fn read<'de, D: Deserializer<'de>>(d: D) -> Result<CallerLimits, D::Error> {
@@ -79,6 +82,7 @@ section! {
     connection_request_bytes: u32 = size(BYTES);
     answer_bytes: u32 = size(BYTES);
     connection_answer_bytes: u32 = size(BYTES);
+    connection_bytes: usize = size(CONNECTIONS);
     peer_connections: usize = count(1..=1_000_000);
     connection_streams: u32 = count(1..=65_536);
     peer_streams: usize = count(1..=1_000_000_000);

@@ -1,5 +1,5 @@
-//! An accepted connection: the time until the peer sends the HTTP/2 preface is limited, and so is
-//! the pace of its frames.
+//! An accepted connection: the time until the peer sends the HTTP/2 preface is limited, and so are
+//! the pace of its frames and the memory of its headers.
 
 use std::{
     future::Future,
@@ -15,10 +15,11 @@ use tokio::{
 };
 
 use super::{
+    http1::{self, Opening},
     pace::{PREFACE_BYTES, Pace, Turn},
     stream::Stream,
 };
-use crate::decision::budget::{self, CallerLimits, PeerConnection, ReachedLimit};
+use crate::decision::budget::{self, ConnectionCharge, PeerConnection, ReachedLimit};
 
 /// An accepted connection that moves to its worker thread.
 #[derive(Debug)]
@@ -36,6 +37,8 @@ pub(super) struct CallerConnection {
     mute: Option<Pin<Box<Sleep>>>,
     received: usize,
     pace: Pace,
+    /// The memory of its unfinished frame and of its headers.
+    charge: ConnectionCharge,
     /// Whether the client does not take the sent bytes. Reading stops then, because each request
     /// produces more bytes to send.
     is_blocked: bool,
@@ -49,12 +52,22 @@ impl CallerConnection {
     pub(super) fn new(
         stream: Stream,
         permit: OwnedSemaphorePermit,
-        callers: &CallerLimits,
+        peer: &PeerConnection,
     ) -> CallerConnection {
+        let (callers, charge) = (peer.limits(), peer.charge());
         let mute = Some(Box::pin(sleep(callers.preface_timeout)));
         let pace = Pace::new(callers.resets_per_second);
         let (is_blocked, put_off) = (false, false);
-        CallerConnection { stream, mute, received: 0, pace, is_blocked, put_off, _permit: permit }
+        CallerConnection {
+            stream,
+            mute,
+            received: 0,
+            pace,
+            charge,
+            is_blocked,
+            put_off,
+            _permit: permit,
+        }
     }
 
     /// Returns the handle with which the worker starts a new turn of reading.
@@ -73,6 +86,20 @@ impl CallerConnection {
 }
 
 impl CallerConnection {
+    /// Peeks at the first bytes. Fails if none come in the time of the preface.
+    pub(super) async fn opening(&mut self) -> io::Result<Opening> {
+        let opening = http1::opening(&mut self.stream);
+        let Some(mute) = &mut self.mute else { return opening.await };
+        tokio::select! {
+            biased;
+            opening = opening => opening,
+            () = mute => {
+                budget::note(ReachedLimit::PrefaceTime);
+                Err(io::ErrorKind::TimedOut.into())
+            }
+        }
+    }
+
     /// Returns the stream, for bytes that are not HTTP/2.
     pub(super) fn stream(&mut self) -> &mut Stream {
         &mut self.stream
@@ -102,6 +129,10 @@ impl AsyncRead for CallerConnection {
             false => Pin::new(&mut self.stream).poll_read(cx, buffer),
         };
         self.pace.read(&buffer.filled()[before..]);
+        let memory = self.pace.memory();
+        if !self.charge.set(memory) {
+            return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
+        }
         let Some(mute) = &mut self.mute else { return read };
         if read.is_pending() {
             ready!(mute.as_mut().poll(cx));

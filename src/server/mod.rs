@@ -5,6 +5,7 @@ mod admin;
 pub mod allocator;
 mod connections;
 pub mod fetch;
+mod header_table;
 mod health;
 mod http1;
 pub mod otlp;

@@ -1,4 +1,5 @@
-//! Bounds on reading from a connection: bytes per turn, and resets of streams per second.
+//! Bounds on reading from a connection: bytes per turn, and resets of streams per second. Counts the
+//! memory that its frames and headers use.
 //!
 //! HTTP/2 frees a stream when the client resets it, so the limit on open streams does not bound a
 //! client that resets each stream at once. hyper has a limit on streams that are reset before they
@@ -19,6 +20,7 @@ use std::{
 
 use tokio::time::{Sleep, sleep};
 
+use super::header_table::HeaderTable;
 use crate::{
     decision::{
         budget::{self, ReachedLimit},
@@ -49,6 +51,13 @@ const HEAD_BYTES: usize = 9;
 // Frame types.
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
+const CONTINUATION: u8 = 9;
+// Flags of HEADERS and CONTINUATION.
+const END_HEADERS: u8 = 0x04;
+const PADDED: u8 = 0x08;
+const PRIORITY: u8 = 0x20;
+/// Length of the priority fields in HEADERS.
+const PRIORITY_BYTES: usize = 5;
 
 /// Number of bytes that may still be read in the current turn of a connection.
 #[derive(Debug, Clone)]
@@ -130,6 +139,12 @@ impl Pace {
         }
     }
 
+    /// The memory that the unfinished frame, the unfinished header block and the header table of
+    /// the connection use, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        self.frames.memory()
+    }
+
     /// Adds the credit of the elapsed time. Starts a pause if the credit is still negative.
     fn refill(&mut self) {
         let now = monotonic();
@@ -162,11 +177,27 @@ struct Frames {
     have: usize,
     /// The highest stream id that was opened.
     last: u32,
+    /// Length of the current frame: h2 buffers all of it.
+    frame: usize,
+    /// Length of the current header block; 0 between two blocks.
+    block: usize,
+    /// Payload of the current frame is part of a header block, after this many other bytes.
+    fields: Option<usize>,
+    table: HeaderTable,
 }
 
 impl Default for Frames {
     fn default() -> Frames {
-        Frames { skip: PREFACE_BYTES, head: [0; HEAD_BYTES], have: 0, last: 0 }
+        Frames {
+            skip: PREFACE_BYTES,
+            head: [0; HEAD_BYTES],
+            have: 0,
+            last: 0,
+            frame: PREFACE_BYTES,
+            block: 0,
+            fields: None,
+            table: HeaderTable::default(),
+        }
     }
 }
 
@@ -177,6 +208,11 @@ impl Frames {
         loop {
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
+            if let Some(other) = &mut self.fields {
+                let before = skipped.min(*other);
+                *other -= before;
+                self.table.read(&bytes[before..skipped]);
+            }
             bytes = &bytes[skipped..];
             if bytes.is_empty() {
                 return seen;
@@ -198,19 +234,52 @@ impl Frames {
                     self.head
                 }
             };
-            let [a, b, c, kind, _, stream @ ..]: [u8; HEAD_BYTES] = head;
-            self.skip = u32::from_be_bytes([0, a, b, c]) as usize;
-            let stream = u32::from_be_bytes(stream) & (u32::MAX >> 1);
-            match kind {
+            self.begin(head, &mut seen);
+        }
+    }
+
+    /// Begins a frame.
+    fn begin(&mut self, head: [u8; HEAD_BYTES], seen: &mut StreamCounts) {
+        let [a, b, c, kind, flags, stream @ ..]: [u8; HEAD_BYTES] = head;
+        self.skip = u32::from_be_bytes([0, a, b, c]) as usize;
+        self.frame = self.skip;
+        self.fields = None;
+        let stream = u32::from_be_bytes(stream) & (u32::MAX >> 1);
+        match kind {
+            HEADERS => {
                 // HEADERS of an open stream are trailers.
-                HEADERS if stream > self.last => {
+                if stream > self.last {
                     self.last = stream;
                     seen.opened += 1;
                 }
-                RST_STREAM => seen.reset += 1,
-                _ => {}
+                self.block = 0;
+                self.table.begin();
+                self.continue_block(flags);
             }
+            CONTINUATION => self.continue_block(flags & !(PADDED | PRIORITY)),
+            RST_STREAM => seen.reset += 1,
+            _ => {}
         }
+    }
+
+    /// Adds the current frame to the header block.
+    fn continue_block(&mut self, flags: u8) {
+        self.block = match flags & END_HEADERS {
+            0 => self.block + self.skip,
+            _ => 0,
+        };
+        match flags & PADDED {
+            0 => self.fields = Some(usize::from(flags & PRIORITY != 0) * PRIORITY_BYTES),
+            // No client of gRPC sends padding.
+            _ => self.table.fill(),
+        }
+    }
+
+    /// The memory of what is unfinished, and of the header table. Of an unfinished block h2 stores
+    /// the bytes and the decoded fields.
+    fn memory(&self) -> usize {
+        let frame = if self.skip > 0 { self.frame } else { 0 };
+        frame + 2 * self.block + self.table.cost()
     }
 }
 
@@ -247,6 +316,29 @@ mod tests {
             }
             assert_eq!(sum, StreamCounts { opened: 3, reset: 1 }, "in pieces of {piece}");
         }
+    }
+
+    #[test]
+    fn j15_unfinished_frames_blocks_and_header_tables_have_a_cost() {
+        let mut frames = Frames::default();
+        frames.read(&[b'P'; PREFACE_BYTES]);
+        let mut block = frame(HEADERS, 1, 0);
+        // Two fields that are added to the table, after the priority.
+        block.extend([[0; 5].as_slice(), &[0x44, 1, b'/', 0x41, 1, b'x']].concat());
+        (block[2], block[4]) = (11, PRIORITY);
+        frames.read(&block[..15]);
+        assert_eq!(frames.memory(), 11 + 2 * 11);
+        frames.read(&block[15..]);
+        let table = frames.memory() - 2 * 11;
+        assert!(table > 0, "the block is unfinished");
+        let mut rest = frame(CONTINUATION, 1, 300);
+        frames.read(&rest);
+        assert_eq!(frames.memory(), table + 2 * 311);
+        rest[4] = END_HEADERS;
+        frames.read(&rest);
+        assert_eq!(frames.memory(), table);
+        frames.read(&frame(0, 1, 16_384)[..10]);
+        assert_eq!(frames.memory(), table + 16_384);
     }
 
     #[tokio::test]

@@ -39,7 +39,7 @@ use super::{
 };
 use crate::{
     decision::{
-        budget::{self, CallerLimits, PeerConnection, ReachedLimit},
+        budget::{CallerLimits, PeerConnection},
         waiters::WAIT_MAX,
     },
     engine::worker,
@@ -160,7 +160,7 @@ async fn serve(mut dealt: mpsc::Receiver<Accepted>, serving: Serving) {
                     continue;
                 }
                 let callers = *peer.limits();
-                let connection = CallerConnection::new(Stream::Plain(stream), permit, &callers);
+                let connection = CallerConnection::new(Stream::Plain(stream), permit, &peer);
                 let services = serving.routes.connection(peer, None);
                 open.spawn(serve_connection(connection, services, callers, None, draining.clone()));
             }
@@ -187,7 +187,7 @@ async fn serve_tls(
         () = drain(&mut draining) => return,
     };
     let Some(tls::TlsConnection { stream, names }) = accepted else { return };
-    let connection = CallerConnection::new(stream, permit, &callers);
+    let connection = CallerConnection::new(stream, permit, &peer);
     let services = routes.connection(peer, names);
     serve_connection(connection, services, callers, Some(tls), draining).await;
 }
@@ -202,16 +202,13 @@ async fn serve_connection(
     mut draining: watch::Receiver<bool>,
 ) {
     let opening = tokio::select! {
-        opening = timeout(callers.preface_timeout, http1::opening(connection.stream())) => opening,
+        opening = connection.opening() => opening,
         () = drain(&mut draining) => return,
     };
     match opening {
-        Ok(Ok(Opening::Http2 | Opening::Closed)) => {}
-        Ok(Ok(opening)) => {
-            return http1::refuse(connection.stream(), opening, tls.is_some()).await;
-        }
-        Ok(Err(_)) => return,
-        Err(_) => return budget::note(ReachedLimit::PrefaceTime),
+        Ok(Opening::Http2 | Opening::Closed) => {}
+        Ok(opening) => return http1::refuse(connection.stream(), opening, tls.is_some()).await,
+        Err(_) => return,
     }
     let mut http2 = http2::Builder::new(Streams(services.holding()));
     http2

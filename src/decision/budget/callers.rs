@@ -25,6 +25,8 @@ pub struct CallerLimits {
     pub answer_bytes: u32,
     /// Bytes of large answers that callers have not taken, of one connection.
     pub connection_answer_bytes: u32,
+    /// Memory of connections, in bytes, of the whole server: see [`super::CONNECTION_COST`].
+    pub connection_bytes: usize,
     /// Connections of one peer address. `None` means three quarters of all connections.
     pub peer_connections: Option<usize>,
     /// Open streams of one connection. Few, since under overload a call waits for all calls in
@@ -60,6 +62,7 @@ impl CallerLimits {
         connection_request_bytes: 8 << 20,
         answer_bytes: 64 << 20,
         connection_answer_bytes: 8 << 20,
+        connection_bytes: 180 << 20,
         peer_connections: None,
         connection_streams: 256,
         peer_streams: 16_384,
@@ -87,6 +90,11 @@ impl CallerLimits {
     /// those of one connection.
     pub fn peer_answer_bytes(&self) -> u32 {
         (self.answer_bytes / 2).max(self.connection_answer_bytes)
+    }
+
+    /// Returns the memory of the connections of one peer address: seven eighths of the server's.
+    pub fn peer_connection_bytes(&self) -> usize {
+        self.connection_bytes / 8 * 7
     }
 
     /// Returns the limit on connections of one peer address, given the limit of the server.

@@ -24,7 +24,7 @@ pub use adjustable::{AdjustablePermits, Place, Places};
 pub use callers::CallerLimits;
 pub use namespace_limits::{NamespaceLimits, NamespaceRule};
 pub use namespaces::{Held, NamespaceBudget, NamespaceUse, exceeded};
-pub use peers::{PeerConnection, Peers, SharedPermits};
+pub use peers::{CONNECTION_COST, ConnectionCharge, PeerConnection, Peers, SharedPermits};
 pub use tally::{Added, Total};
 pub use usage::{LimitUsage, NamespaceUsage};
 
@@ -52,6 +52,8 @@ limits! {
     Connections => "connections",
     /// Connections of one peer address.
     PeerConnections => "peer_connections",
+    /// Memory of connections.
+    ConnectionBytes => "connection_bytes",
     /// Time until a TLS handshake is complete.
     HandshakeTime => "handshake_time",
     /// Time until the HTTP/2 preface of a new connection is complete.

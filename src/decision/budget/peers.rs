@@ -10,10 +10,15 @@ use parking_lot::Mutex;
 
 use super::{AdjustablePermits, CallerLimits, Places, ReachedLimit, note};
 
+/// The memory of a connection without calls, in bytes: its buffers and its state.
+pub const CONNECTION_COST: usize = 16 * 1024;
+
 /// What the connections of a server hold together, and the peers that have connections.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Peers {
     server: SharedPermits,
+    /// Bytes of memory that the connections of the server cost.
+    memory: Places,
     table: Mutex<PeerTable>,
 }
 
@@ -35,6 +40,8 @@ struct PeerEntry {
 struct PeerShare {
     permits: SharedPermits,
     streams: Places,
+    /// Bytes of memory that the connections of the peer cost.
+    memory: Places,
 }
 
 /// The bytes and listings that several connections can hold together.
@@ -55,6 +62,14 @@ pub struct PeerConnection {
     address: IpAddr,
     share: Arc<PeerShare>,
     limits: CallerLimits,
+}
+
+/// The memory that a connection costs besides [`CONNECTION_COST`]. Given back when dropped.
+#[derive(Debug)]
+pub struct ConnectionCharge {
+    peers: Arc<Peers>,
+    share: Arc<PeerShare>,
+    bytes: usize,
 }
 
 impl SharedPermits {
@@ -82,12 +97,33 @@ impl Default for SharedPermits {
 impl PeerShare {
     fn new(limits: &CallerLimits) -> PeerShare {
         let permits = SharedPermits::new(limits.peer_request_bytes(), limits.peer_answer_bytes());
-        PeerShare { permits, streams: Places::new(limits.peer_streams) }
+        let memory = Places::new(limits.peer_connection_bytes());
+        PeerShare { permits, streams: Places::new(limits.peer_streams), memory }
     }
 
     fn set(&self, limits: &CallerLimits) {
         self.permits.set(limits.peer_request_bytes(), limits.peer_answer_bytes());
         self.streams.set(limits.peer_streams);
+        self.memory.set(limits.peer_connection_bytes());
+    }
+
+    /// Takes memory of the peer and of the server. Returns false if one of them has too little left.
+    fn take_memory(&self, peers: &Peers, bytes: usize) -> bool {
+        if !self.memory.try_take(bytes) {
+            note(ReachedLimit::ConnectionBytes);
+            return false;
+        }
+        let has_taken = peers.memory.try_take(bytes);
+        if !has_taken {
+            self.memory.give_back(bytes);
+            note(ReachedLimit::ConnectionBytes);
+        }
+        has_taken
+    }
+
+    fn give_memory(&self, peers: &Peers, bytes: usize) {
+        self.memory.give_back(bytes);
+        peers.memory.give_back(bytes);
     }
 }
 
@@ -96,7 +132,8 @@ impl Peers {
     pub fn new(limits: &CallerLimits) -> Arc<Peers> {
         let server = SharedPermits::new(limits.request_bytes, limits.answer_bytes);
         let table = PeerTable { limits: *limits, entries: HashMap::new() };
-        Arc::new(Peers { server, table: Mutex::new(table) })
+        let memory = Places::new(limits.connection_bytes);
+        Arc::new(Peers { server, memory, table: Mutex::new(table) })
     }
 
     /// Changes the limits. Those of the server and of peers apply at once; what is in use above them
@@ -105,11 +142,13 @@ impl Peers {
         let mut table = self.table.lock();
         table.limits = *limits;
         self.server.set(limits.request_bytes, limits.answer_bytes);
+        self.memory.set(limits.connection_bytes);
         table.entries.values().for_each(|peer| peer.share.set(limits));
     }
 
     /// Counts a connection of a peer to a server with at most `connections_max` connections. `None`
-    /// if the peer has its maximum of connections.
+    /// if the peer has its maximum of connections, or the peer or the server has too little memory
+    /// left for it.
     pub fn connect(
         self: &Arc<Self>,
         address: IpAddr,
@@ -126,6 +165,12 @@ impl Peers {
         };
         if peer.connections >= limits.peer_connections(connections_max) {
             note(ReachedLimit::PeerConnections);
+            return None;
+        }
+        if !peer.share.take_memory(self, CONNECTION_COST) {
+            if peer.connections == 0 {
+                table.entries.remove(&address);
+            }
             return None;
         }
         peer.connections += 1;
@@ -164,10 +209,48 @@ impl PeerConnection {
     pub fn give_streams(&self, number: usize) {
         self.share.streams.give_back(number);
     }
+
+    /// Returns the charge for further memory of the connection, 0 bytes at first.
+    pub fn charge(&self) -> ConnectionCharge {
+        ConnectionCharge { peers: self.peers.clone(), share: self.share.clone(), bytes: 0 }
+    }
+}
+
+impl ConnectionCharge {
+    /// Charges this number of bytes in place of the last one. Returns false, and charges the last
+    /// number still, if the peer or the server has too little memory left.
+    pub fn set(&mut self, bytes: usize) -> bool {
+        if bytes > self.bytes && !self.share.take_memory(&self.peers, bytes - self.bytes) {
+            return false;
+        }
+        if bytes < self.bytes {
+            self.share.give_memory(&self.peers, self.bytes - bytes);
+        }
+        self.bytes = bytes;
+        true
+    }
+}
+
+impl Default for Peers {
+    fn default() -> Peers {
+        let limits = CallerLimits::DEFAULT;
+        Peers {
+            server: SharedPermits::default(),
+            memory: Places::new(limits.connection_bytes),
+            table: Mutex::default(),
+        }
+    }
+}
+
+impl Drop for ConnectionCharge {
+    fn drop(&mut self) {
+        self.share.give_memory(&self.peers, self.bytes);
+    }
 }
 
 impl Drop for PeerConnection {
     fn drop(&mut self) {
+        self.share.give_memory(&self.peers, CONNECTION_COST);
         let mut table = self.peers.table.lock();
         if let Entry::Occupied(mut peer) = table.entries.entry(self.address) {
             peer.get_mut().connections -= 1;
@@ -215,6 +298,28 @@ mod tests {
         drop(first);
         assert!(peers.connect(near, 100).is_some());
         drop((second, third));
+        assert!(peers.table.lock().entries.is_empty());
+        assert_eq!(peers.memory.taken(), 0);
+    }
+
+    #[test]
+    fn j15_the_memory_of_the_connections_of_a_peer_is_bounded_and_given_back() {
+        let limits =
+            CallerLimits { connection_bytes: 24 * CONNECTION_COST, ..CallerLimits::DEFAULT };
+        let peers = Peers::new(&limits);
+        let [near, far]: [IpAddr; 2] = ["192.0.2.1", "192.0.2.2"].map(|it| it.parse().unwrap());
+        let mut open: Vec<_> = (0..20).map(|_| peers.connect(near, 100).unwrap()).collect();
+        let mut charge = open[0].charge();
+        assert!(charge.set(CONNECTION_COST));
+        assert!(!charge.set(3 * CONNECTION_COST / 2));
+        assert!(peers.connect(near, 100).is_none(), "the peer has seven eighths of the memory");
+        // Others have the rest, and what is given back is free again.
+        open.extend((0..3).map(|_| peers.connect(far, 100).unwrap()));
+        assert!(peers.connect(far, 100).is_none());
+        assert!(charge.set(0));
+        assert!(peers.connect(near, 100).is_some());
+        drop((charge, open));
+        assert_eq!(peers.memory.taken(), 0);
         assert!(peers.table.lock().entries.is_empty());
     }
 }

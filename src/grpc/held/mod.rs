@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::decision::{
-    budget::{self, AdjustablePermits, CallerLimits, PeerConnection},
+    budget::{self, AdjustablePermits, CallerLimits, ConnectionCharge, PeerConnection},
     error::Error,
 };
 
@@ -42,6 +42,10 @@ const STREAMS_FREE: usize = 8;
 /// Further streams count for the peer in blocks of this number: its connections on several threads
 /// share the counter.
 const STREAMS_BLOCK: usize = 32;
+/// The memory of an open stream, in bytes, without its message.
+const STREAM_COST: usize = 3 * 1024;
+/// The memory of this number of streams is charged at a time, and none for the first stream.
+const CHARGED_BLOCK: usize = 8;
 
 /// The permits of a connection. All of its streams are on one thread.
 #[derive(Debug)]
@@ -62,6 +66,9 @@ pub struct ConnectionBudget {
     streams: AtomicUsize,
     /// The number of streams that count for the peer, in blocks.
     counted: AtomicUsize,
+    /// The number of streams whose memory is charged, and the charge.
+    charged: AtomicUsize,
+    charge: Mutex<ConnectionCharge>,
     /// The prefix of the namespace that the connection counts for, if namespaces have limits.
     namespace: Mutex<Option<(Box<[u8]>, budget::Held)>>,
 }
@@ -81,6 +88,8 @@ impl ConnectionBudget {
             answers: PermitPool::new(answers as usize, &share.answers, &server.answers),
             listings: PermitPool::new(listings, &share.listings, &server.listings),
             waiting: AtomicUsize::new(0),
+            charged: AtomicUsize::new(0),
+            charge: Mutex::new(peer.charge()),
             peer,
             streams: AtomicUsize::new(0),
             counted: AtomicUsize::new(0),
@@ -162,12 +171,25 @@ impl ConnectionBudget {
     /// Whether another stream may open.
     pub(super) fn may_open(&self) -> bool {
         let counted = self.counted.load(Ordering::Relaxed);
-        if self.streams.load(Ordering::Relaxed) < STREAMS_FREE + counted {
+        let streams = self.streams.load(Ordering::Relaxed);
+        if streams > self.charged.load(Ordering::Relaxed) && !self.charge(streams + CHARGED_BLOCK) {
+            return false;
+        }
+        if streams < STREAMS_FREE + counted {
             return true;
         }
         let may = self.peer.take_streams(STREAMS_BLOCK);
         if may {
             self.counted.store(counted + STREAMS_BLOCK, Ordering::Relaxed);
+        }
+        may
+    }
+
+    /// Charges the memory of this number of streams. Returns false if too little is left.
+    fn charge(&self, streams: usize) -> bool {
+        let may = self.charge.lock().set(streams * STREAM_COST);
+        if may {
+            self.charged.store(streams, Ordering::Relaxed);
         }
         may
     }
@@ -225,6 +247,9 @@ impl Drop for OpenStream {
         holding.streams.store(left, Ordering::Relaxed);
         if left < STREAMS_FREE {
             holding.give_back();
+        }
+        if left == 0 && holding.charged.load(Ordering::Relaxed) > 0 {
+            holding.charge(0);
         }
     }
 }

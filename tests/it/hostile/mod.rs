@@ -1,4 +1,4 @@
-//! Hostile and unlucky callers: scenarios H1 to H28 of `tests/SCENARIOS.md`. Attacks run beside a
+//! Hostile and unlucky callers: scenarios H1 to H28 and J15 of `tests/SCENARIOS.md`. Attacks run beside a
 //! well-behaved [`bystander`] on another connection, whose calls must all succeed. These scenarios
 //! have no bystander:
 //! - H6 to H10, H15, H20, H21, H23: the disk, the store or the server fails, so no call can
@@ -13,6 +13,7 @@ mod cost;
 mod durable;
 mod floods;
 mod gzip;
+mod headers;
 pub mod memory;
 pub mod messages;
 mod overload;
