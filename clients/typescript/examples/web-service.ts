@@ -3,7 +3,7 @@
  *
  *   TOLLGATE_SERVER=127.0.0.1:50051 PORT=8080 node web-service.js
  */
-import { Tollgate } from "@tollgate/client";
+import { addressKey, Tollgate } from "@tollgate/client";
 import { rateLimit } from "@tollgate/client/express";
 import express from "express";
 
@@ -13,7 +13,7 @@ const rule = { limits: [{ name: "minute", max: 20, windowMs: 60_000 }] };
 const limiter = tollgate.rates.limiter(rule, { onFailure: "open" });
 
 const app = express();
-app.use(rateLimit(limiter, { key: (request) => request.get("x-api-key") ?? request.ip }));
+app.use(rateLimit(limiter, { key: (request) => request.get("x-api-key") ?? addressKey(request.ip ?? "") }));
 app.get("/", (_, response) => {
   response.send("hello\n");
 });

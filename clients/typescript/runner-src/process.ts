@@ -2,9 +2,16 @@ import { readFileSync } from "node:fs";
 import { type AddressInfo } from "node:net";
 import { createServer, type Server } from "node:http";
 import { once } from "node:events";
-import express from "express";
+import express, { type NextFunction, type Request, type Response } from "express";
 import { rateLimit } from "../src/express.js";
-import { type ConnectOptions, type OnFailure, Permit, type Pool, Tollgate } from "../src/index.js";
+import {
+  addressKey,
+  type ConnectOptions,
+  type OnFailure,
+  Permit,
+  type Pool,
+  Tollgate,
+} from "../src/index.js";
 import * as field from "./fields.js";
 import type { Fields } from "./fields.js";
 import type { Command, Session } from "./session.js";
@@ -135,12 +142,18 @@ export const webCommands: Record<string, Command> = {
     app.use((_, response) => {
       response.send("ok\n");
     });
+    app.use((_error: unknown, _: Request, response: Response, _next: NextFunction) => {
+      response.sendStatus((_error as { status: number }).status);
+    });
     const server = createServer(app);
     server.listen(0, "127.0.0.1");
     await once(server, "listening");
     session.put(fields, new WebServer(server));
     return { url: `http://127.0.0.1:${String((server.address() as AddressInfo).port)}` };
   },
+  address_key: (_, fields) => ({
+    key: addressKey(field.text(fields, "address"), field.optionalNumber(fields, "prefix")),
+  }),
   http_stop: (session, fields) => {
     const { server } = session.take(fields, WebServer);
     server.close();

@@ -2,11 +2,13 @@ import type { ChannelOptions } from "@grpc/grpc-js";
 import { RetryBudget } from "./core/budget.js";
 import { Caller } from "./core/caller.js";
 import { ChannelGroup, HealthWatch } from "./core/channels.js";
+import { CheckLog } from "./core/checklog.js";
 import { systemClock } from "./core/clock.js";
 import { CallMetadata, channelCredentials } from "./core/credentials.js";
 import { Lanes } from "./core/lanes.js";
 import { type ConnectOptions, settings } from "./core/options.js";
 import { Scheduler } from "./core/scheduler.js";
+import { Server } from "./core/server.js";
 
 /** Largest answer that is accepted, in bytes: a full batch of queued tasks. */
 const LARGEST_ANSWER = 128 * 1024 * 1024;
@@ -15,6 +17,7 @@ const LARGEST_ANSWER = 128 * 1024 * 1024;
 export interface Core {
   readonly caller: Caller;
   readonly scheduler: Scheduler;
+  readonly checks: CheckLog;
 }
 
 /** Opens the channels of a connection. Connects with the first call. */
@@ -24,7 +27,7 @@ export function openCore(
 ): Core & { close: () => void } {
   if (addresses.length === 0) throw new TypeError("addresses is empty; expected at least one address");
   const clock = options.clock ?? systemClock;
-  const servers = addresses.map((address) => ({ address, serving: true }));
+  const servers = addresses.map((address) => new Server(address, addresses.length === 1));
   const credentials = channelCredentials(options.tls);
   const open = (): ChannelGroup => new ChannelGroup(servers, credentials, channelOptions(options));
   const main = open();
@@ -44,10 +47,12 @@ export function openCore(
     caller.close();
     scheduler.close();
     for (const watch of watches) watch.close();
+    for (const server of servers) server.close();
     lanes.close();
     main.close();
   };
-  return { caller, scheduler, close };
+  const checks = new CheckLog(options.log ?? console.warn);
+  return { caller, scheduler, checks, close };
 }
 
 function channelOptions(options: ConnectOptions): ChannelOptions {

@@ -1,12 +1,21 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
+import { addressKey } from "./address.js";
 import { rateLimitHeaders } from "./headers.js";
 import { unavailable } from "./middleware.js";
 import type { Limiter } from "./rates.js";
 
 /** Options of the hook. */
 export interface RateLimitOptions {
-  /** Returns the key of a request; undefined lets the request pass unchecked. Default: `request.ip`. */
+  /**
+   * Returns the key of a request; undefined lets the request pass unchecked. Default: `addressKey` of
+   * `request.ip`.
+   */
   readonly key?: (request: FastifyRequest) => string | undefined;
+  /**
+   * Bits of an IPv6 address that the default key has, 1 to 128. Default: 64, since one host usually has
+   * a whole /64.
+   */
+  readonly ipv6Prefix?: number;
   /** Returns the cost of a request. Default: 1. */
   readonly cost?: (request: FastifyRequest) => bigint | number;
 }
@@ -22,11 +31,11 @@ export function rateLimit(
   limiter: Limiter,
   options: RateLimitOptions = {},
 ): (request: FastifyRequest, reply: FastifyReply) => Promise<void> {
-  const { key = (request: FastifyRequest) => request.ip, cost } = options;
+  const { ipv6Prefix, key = ({ ip }: FastifyRequest) => addressKey(ip, ipv6Prefix), cost } = options;
   return async (request, reply) => {
     const name = key(request);
     if (name === undefined) return;
-    const answer = await limiter.check(name, { cost: cost?.(request) }).catch(unavailable);
+    const answer = await limiter.check(name, { cost: cost?.(request) }).catch(unavailable(limiter));
     reply.headers(rateLimitHeaders(answer));
     if (!answer.allowed) await reply.code(429).type("text/plain").send("Too Many Requests\n");
   };

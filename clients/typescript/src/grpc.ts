@@ -9,6 +9,7 @@ import {
   status,
   type StatusObject,
 } from "@grpc/grpc-js";
+import { addressKey } from "./address.js";
 import { duration } from "./core/convert.js";
 import { asTollgateError } from "./core/errors.js";
 import { RetryInfoSchema } from "./gen/google/rpc/error_details_pb.js";
@@ -21,12 +22,19 @@ export interface IncomingCall {
   readonly path: string;
   /** Metadata of the call. */
   readonly metadata: Metadata;
+  /** Address and port of the caller. */
+  readonly peer: string;
 }
 
 /** Options of the interceptor. */
 export interface RateLimitOptions {
-  /** Returns the key of a call; undefined lets the call pass unchecked. */
-  readonly key: (call: IncomingCall) => string | undefined;
+  /**
+   * Returns the key of a call; undefined lets the call pass unchecked. Default: `addressKey` of the
+   * caller's address.
+   */
+  readonly key?: (call: IncomingCall) => string | undefined;
+  /** Bits of an IPv6 address that the default key has, 1 to 128. Default: 64. */
+  readonly ipv6Prefix?: number;
 }
 
 /**
@@ -35,10 +43,11 @@ export interface RateLimitOptions {
  * If the server of Tollgate cannot decide, the `onFailure` of the limiter decides: `open` lets the
  * call pass, `closed` refuses it, `error` fails it with UNAVAILABLE.
  */
-export function rateLimit(limiter: Limiter, options: RateLimitOptions): ServerInterceptor {
+export function rateLimit(limiter: Limiter, options: RateLimitOptions = {}): ServerInterceptor {
+  const { ipv6Prefix, key: keyOf = ({ peer }: IncomingCall) => addressKey(host(peer), ipv6Prefix) } = options;
   return (method, call) => {
     const listener = new ServerListenerBuilder().withOnReceiveMetadata((metadata, next) => {
-      const key = options.key({ path: method.path, metadata });
+      const key = keyOf({ path: method.path, metadata, peer: call.getPeer() });
       if (key === undefined) {
         next(metadata);
         return;
@@ -49,6 +58,7 @@ export function rateLimit(limiter: Limiter, options: RateLimitOptions): ServerIn
           else call.sendStatus(refusal(answer));
         },
         (error: unknown) => {
+          limiter.log("the call gets UNAVAILABLE", error);
           const { message } = asTollgateError(error);
           call.sendStatus({
             code: status.UNAVAILABLE,
@@ -62,6 +72,11 @@ export function rateLimit(limiter: Limiter, options: RateLimitOptions): ServerIn
     });
     return new ServerInterceptingCall(call, responder.build());
   };
+}
+
+/** Returns the host of `host:port` or `[host]:port`. */
+function host(peer: string): string {
+  return peer.replace(/:\d+$/u, "").replace(/^\[|\]$/gu, "");
 }
 
 function refusal(answer: RateAnswer): StatusObject {

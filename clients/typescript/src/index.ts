@@ -1,3 +1,4 @@
+export { addressKey } from "./address.js";
 export { type Admission, type Admitted, type AdmitOptions, type Refused, type Usage } from "./admission.js";
 export { type Allocation, Allocator, type AllocatorOptions } from "./allocator.js";
 export { type Ban } from "./ban.js";

@@ -3,7 +3,8 @@ import { type Ban, readBan } from "./ban.js";
 import type { Core } from "./connection.js";
 import { onAbort } from "./core/abort.js";
 import { duration, milliseconds, nameOf, type NameOf, optionalDuration } from "./core/convert.js";
-import { asTollgateError } from "./core/errors.js";
+import type { CheckLog } from "./core/checklog.js";
+import { asTollgateError, TollgateError } from "./core/errors.js";
 import { requestIdOf } from "./core/identity.js";
 import type { CallOptions } from "./core/options.js";
 import {
@@ -162,7 +163,7 @@ export class Rates {
   /** Makes a limiter: checks against one policy or rule, with a decision for failures. */
   limiter(against: string | Rule, options: { readonly onFailure?: OnFailure } = {}): Limiter {
     const { deadlineMs } = this.#core.caller.settings;
-    return new Limiter(this, against, options.onFailure ?? "error", deadlineMs);
+    return new Limiter(this, against, options.onFailure ?? "error", deadlineMs, this.#core.checks);
   }
 
   /** Clears the usage of a key; a ban stays. Returns whether the key had usage. */
@@ -227,12 +228,20 @@ export class Limiter {
   readonly #rates: Rates;
   readonly #against: string | Rule;
   readonly #deadlineMs: number;
+  readonly #checks: CheckLog;
   /** What happens if the server cannot decide. */
   readonly onFailure: OnFailure;
 
   /** @internal */
-  constructor(rates: Rates, against: string | Rule, onFailure: OnFailure, deadlineMs: number) {
+  constructor(
+    rates: Rates,
+    against: string | Rule,
+    onFailure: OnFailure,
+    deadlineMs: number,
+    checks: CheckLog,
+  ) {
     this.#rates = rates;
+    this.#checks = checks;
     this.#against = against;
     this.onFailure = onFailure;
     this.#deadlineMs = deadlineMs;
@@ -240,8 +249,9 @@ export class Limiter {
 
   /**
    * Decides whether a call of a key may pass. `onFailure` decides on errors that a repeat may fix,
-   * and after one deadline, the wait for a turn included. Other errors, such as an unknown policy,
-   * are thrown.
+   * and after one deadline, the wait for a turn included. It logs that. `open` also decides after a
+   * mistake of the configuration, such as an unknown policy, which is thrown otherwise. A bad key is
+   * always thrown.
    */
   async check(key: string, options: CheckOptions = {}): Promise<RateAnswer> {
     if (this.onFailure === "error") return this.#rates.check(key, this.#against, options);
@@ -256,15 +266,31 @@ export class Limiter {
     try {
       return await this.#rates.check(key, this.#against, { ...options, signal: late.signal });
     } catch (thrown) {
-      const error = asTollgateError(thrown);
-      const undecided = late.signal.aborted || isOutage(error.code);
-      if (signal?.aborted === true || !undecided) throw error;
-      return fallback(this.onFailure === "open");
+      const error = late.signal.aborted ? tooLate() : asTollgateError(thrown);
+      if (signal?.aborted === true) throw asTollgateError(thrown);
+      const open = this.onFailure === "open";
+      if (!(open ? error.code !== "INVALID_ARGUMENT" : isOutage(error.code))) throw error;
+      this.log(`the call ${open ? "passes (fail open)" : "is refused (fail closed)"}`, error);
+      return fallback(open);
     } finally {
       clearTimeout(timer);
       release();
     }
   }
+
+  /**
+   * Logs that a check was not decided, at most once in 10 s. For middlewares.
+   * @internal
+   */
+  log(effect: string, thrown: unknown): void {
+    const policy = typeof this.#against === "string" ? this.#against : "a rule";
+    this.#checks.undecided(policy, effect, asTollgateError(thrown));
+  }
+}
+
+/** The error of a check that had no answer within one deadline. */
+function tooLate(): TollgateError {
+  return new TollgateError({ code: "DEADLINE_EXCEEDED", message: "No answer within the deadline." });
 }
 
 /** Whether an error says that the server could not decide, and not that the request is wrong. */

@@ -5,6 +5,7 @@ import { promisify } from "node:util";
 import { AdmissionService } from "../src/gen/tollgate/v1/admission_pb.js";
 import { openCore } from "../src/connection.js";
 import { ChannelGroup, HealthWatch } from "../src/core/channels.js";
+import { Server } from "../src/core/server.js";
 import { Lanes } from "../src/core/lanes.js";
 import { waiting } from "../src/waits.js";
 import { credentials } from "@grpc/grpc-js";
@@ -27,12 +28,9 @@ test("calls go to each server in turn, and past one that does not listen", async
 });
 
 test("a server that is not serving gets no calls", () => {
-  const servers = [
-    { address: "127.0.0.1:1", serving: true },
-    { address: "127.0.0.1:2", serving: true },
-  ];
+  const servers = [new Server("127.0.0.1:1", false), new Server("127.0.0.1:2", false)];
   const group = new ChannelGroup(servers, credentials.createInsecure(), {});
-  const picked = (): Set<unknown> => new Set([group.pick(), group.pick(), group.pick()]);
+  const picked = (): Set<unknown> => new Set([1, 2, 3].map(() => group.pick().client));
   assert.equal(picked().size, 2);
   servers.forEach((server, index) => (server.serving = index === 1));
   assert.deepEqual(picked(), new Set([group.client(1)]));
@@ -43,7 +41,8 @@ test("a server that is not serving gets no calls", () => {
 
 test("the health of a server is followed", async () => {
   await using server = await startServer();
-  const watched = { address: server.address, serving: false };
+  const watched = new Server(server.address);
+  watched.serving = false;
   const group = new ChannelGroup([watched], credentials.createInsecure(), {
     "grpc.initial_reconnect_backoff_ms": 50,
   });

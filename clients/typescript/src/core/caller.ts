@@ -1,9 +1,9 @@
 import type { DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import { create } from "@bufbuild/protobuf";
-import type { Client, ClientReadableStream, Metadata, ServiceError } from "@grpc/grpc-js";
+import { type ClientReadableStream, type Metadata, type ServiceError, status } from "@grpc/grpc-js";
 import { onAbort } from "./abort.js";
 import type { RetryBudget } from "./budget.js";
-import type { ChannelGroup } from "./channels.js";
+import type { ChannelGroup, Picked } from "./channels.js";
 import type { Clock } from "./clock.js";
 import { codec, type Method } from "./codec.js";
 import type { CallMetadata } from "./credentials.js";
@@ -11,6 +11,9 @@ import { asTollgateError, cancelled, connectionClosed, fromServiceError, Tollgat
 import type { Lanes } from "./lanes.js";
 import type { CallOptions, Settings } from "./options.js";
 import { Turns } from "./turns.js";
+
+/** Part of a deadline: a call that is cancelled so close to its end had no answer in time. */
+const NEARLY = 0.05;
 
 /** An answer, and when its request was sent. */
 export interface Answer<T> {
@@ -121,7 +124,8 @@ export class Caller {
     const lane = this.#parts.lanes.enter();
     this.#sent += 1;
     const request = create(method.input, init);
-    const stream = lane.group.pick().makeServerStreamRequest(path, serialize, deserialize, request, metadata);
+    const { client } = lane.group.pick();
+    const stream = client.makeServerStreamRequest(path, serialize, deserialize, request, metadata);
     stream.on("metadata", options.onOpen);
     const release = this.#cancelWith(stream, options.signal);
     try {
@@ -172,7 +176,7 @@ export class Caller {
   }
 
   async #send<I extends DescMessage, O extends DescMessage>(
-    client: Client,
+    { server, client }: Picked,
     method: Method<I, O>,
     request: MessageShape<I>,
     options: CallOptions,
@@ -188,8 +192,16 @@ export class Caller {
     return new Promise((resolve, reject) => {
       const answered = (error: ServiceError | null, message?: MessageShape<O>): void => {
         release();
-        if (error !== null) reject(this.#failure(error, options.signal));
-        else if (message === undefined)
+        if (error !== null) {
+          // A limiter that decides after one deadline cancels the call just before.
+          const late =
+            error.code === status.DEADLINE_EXCEEDED || Date.now() >= deadline - deadlineMs * NEARLY;
+          server.failed(fromServiceError(error), late, client);
+          reject(this.#failure(error, options.signal));
+          return;
+        }
+        server.answered();
+        if (message === undefined)
           reject(new TollgateError({ code: "INTERNAL", message: "The answer is empty." }));
         else resolve({ message, sentAt });
       };

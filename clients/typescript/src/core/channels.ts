@@ -15,14 +15,15 @@ import {
   HealthCheckResponse_ServingStatus,
   HealthCheckResponseSchema,
 } from "../gen/grpc/health/v1/health_pb.js";
+import type { Server } from "./server.js";
 
 /** Pause before the health of a server is asked for again, in milliseconds. */
 const HEALTH_PAUSE_MS = 1000;
 
-/** A server: its address, and what it says about its health. */
-export interface Server {
-  readonly address: string;
-  serving: boolean;
+/** A server, and a connection to it. */
+export interface Picked {
+  readonly server: Server;
+  readonly client: Client;
 }
 
 /** Channels to all servers, used by rotation. */
@@ -39,16 +40,19 @@ export class ChannelGroup {
   }
 
   /**
-   * Returns the client of the next server that is serving and whose last connection did not fail.
-   * Returns that of the next server if there is none.
+   * Returns the next server that is usable and whose last connection did not fail. Returns the next
+   * server if there is none. Throws if that has the other protocol.
    */
-  pick(): Client {
+  pick(): Picked {
     const count = this.#clients.length;
     let index = this.#next;
     for (let tried = 1; tried < count && !this.#usable(index); tried += 1) index = (index + 1) % count;
     if (!this.#usable(index)) index = this.#next;
     this.#next = (index + 1) % count;
-    return this.client(index);
+    const server = this.#servers[index];
+    if (server === undefined) throw new RangeError("there is no server");
+    server.check();
+    return { server, client: this.client(index) };
   }
 
   /** Returns the client of a server. */
@@ -64,7 +68,7 @@ export class ChannelGroup {
 
   #usable(index: number): boolean {
     const state = this.client(index).getChannel().getConnectivityState(false);
-    return this.#servers[index]?.serving === true && state !== connectivityState.TRANSIENT_FAILURE;
+    return this.#servers[index]?.usable === true && state !== connectivityState.TRANSIENT_FAILURE;
   }
 }
 

@@ -63,8 +63,12 @@ export class TollgateError extends Error {
   }
 }
 
-/** What grpc-js says of a server that answers with TLS to plain text. */
+/** What grpc-js says of a server that refuses plain text, and OpenSSL of a server without TLS. */
 const INSECURE = "Protocol not secure enough";
+const NOT_TLS = /wrong version number/iu;
+
+/** Reason of an error: the server uses TLS and the client does not, or the reverse. */
+export const TLS_MISMATCH = "TLS_MISMATCH";
 
 /** Returns the name of a status code; UNKNOWN for a number that gRPC does not define. */
 export function codeName(code: number): ErrorCode {
@@ -74,10 +78,11 @@ export function codeName(code: number): ErrorCode {
 
 /** Converts an error of grpc-js. */
 export function fromServiceError(error: ServiceError): TollgateError {
-  const insecure = error.code === status.PERMISSION_DENIED && error.details === INSECURE;
-  const facts: ErrorFacts = insecure
-    ? { code: "UNAVAILABLE", message: "The server requires TLS. Set `tls`.", cause: error }
-    : { code: codeName(error.code), message: error.details, cause: error };
+  const facts: ErrorFacts = tlsMismatch(error) ?? {
+    code: codeName(error.code),
+    message: error.details,
+    cause: error,
+  };
   // Errors that the library raises itself have no metadata, whatever their type says.
   const metadata = error.metadata as Metadata | undefined;
   const [details] = metadata?.get("grpc-status-details-bin") ?? [];
@@ -87,6 +92,17 @@ export function fromServiceError(error: ServiceError): TollgateError {
   } catch {
     return new TollgateError(facts);
   }
+}
+
+function tlsMismatch(error: ServiceError): ErrorFacts | undefined {
+  const facts = { code: "UNAVAILABLE", reason: TLS_MISMATCH, cause: error } as const;
+  if (error.code === status.PERMISSION_DENIED && error.details === INSECURE) {
+    return { ...facts, message: "The server requires TLS. Set `tls`." };
+  }
+  if (error.code === status.UNAVAILABLE && NOT_TLS.test(error.details)) {
+    return { ...facts, message: "The server does not use TLS. Leave out `tls`." };
+  }
+  return undefined;
 }
 
 /** Converts whatever was thrown. */

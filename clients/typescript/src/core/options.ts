@@ -50,6 +50,11 @@ export interface ConnectOptions {
   readonly retry?: RetryOptions;
   /** Limit on the retries of the connection. */
   readonly retryBudget?: RetryBudgetOptions;
+  /**
+   * Gets a line, at most one in 10 s for each policy, when a rate could not be checked: because
+   * `onFailure` decided, or a middleware answered with an error. Default: `console.warn`.
+   */
+  readonly log?: (line: string) => void;
   /** The monotonic clock of leases. For tests. */
   readonly clock?: Clock;
 }
