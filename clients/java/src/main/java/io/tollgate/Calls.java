@@ -25,6 +25,9 @@ final class Calls {
   /** The shortest deadline of an attempt that must leave time for another one. */
   private static final long ATTEMPT_MIN_NANOS = 50_000_000L;
 
+  /** The last twentieth of a deadline: a call cancelled in it had no answer in time. */
+  private static final int NEARLY = 20;
+
   /** The longest RetryInfo that a call waits for; a longer one is left to the caller. */
   private static final Duration RETRY_AFTER_MAX = Duration.ofSeconds(10);
 
@@ -161,13 +164,23 @@ final class Calls {
       }
       attempts++;
       last = attempts == 1 && plan.server() != null ? plan.server() : endpoints.pick(last);
+      TollgateException refusal = last.refusal();
+      if (refusal != null) {
+        ended.run();
+        failed(refusal.forCaller());
+        return;
+      }
       boolean waits = !plan.maxWait().isZero();
       Endpoint.Line line = waits ? last.waitLine() : last.line();
       long sent = clock.getAsLong();
+      long length = length(sent);
       try {
-        ClientCall<Q, A> attempt = line.channel().newCall(method, limited(sent));
+        ClientCall<Q, A> attempt =
+            line.channel().newCall(method, options.withDeadlineAfter(length, TimeUnit.NANOSECONDS));
         result.onCancel(() -> attempt.cancel("cancelled by the caller", null));
-        ClientCalls.asyncUnaryCall(attempt, request.get(), new Answer(line, sent, ended));
+        long nearEnd = sent + length - length / NEARLY;
+        Answer answer = new Answer(last, line, sent, nearEnd, ended);
+        ClientCalls.asyncUnaryCall(attempt, request.get(), answer);
       } catch (RuntimeException failure) {
         line.release();
         ended.run();
@@ -175,13 +188,14 @@ final class Calls {
       }
     }
 
-    private CallOptions limited(long now) {
+    /** Returns the deadline of an attempt in nanoseconds. */
+    private long length(long now) {
       long length = Times.nanos(plan.maxWait().plus(deadline.multipliedBy(plan.deadlines())));
       if (plan.stopAt() != Long.MAX_VALUE) {
         long half = Math.max(ATTEMPT_MIN_NANOS, (plan.stopAt() - now) / 2);
         length = Math.min(length, half);
       }
-      return options.withDeadlineAfter(length, TimeUnit.NANOSECONDS);
+      return length;
     }
 
     private void failed(TollgateException error) {
@@ -225,14 +239,18 @@ final class Calls {
     }
 
     private final class Answer implements StreamObserver<A> {
+      private final Endpoint server;
       private final Endpoint.Line line;
       private final long sent;
+      private final long nearEnd;
       private final Runnable ended;
       private A message;
 
-      Answer(Endpoint.Line line, long sent, Runnable ended) {
+      Answer(Endpoint server, Endpoint.Line line, long sent, long nearEnd, Runnable ended) {
+        this.server = server;
         this.line = line;
         this.sent = sent;
+        this.nearEnd = nearEnd;
         this.ended = ended;
       }
 
@@ -245,14 +263,24 @@ final class Calls {
       public void onError(Throwable error) {
         line.release();
         ended.run();
-        failed(TollgateException.from(error));
+        TollgateException failure = TollgateException.from(error);
+        // A limiter that decides after one deadline cancels the call just before.
+        boolean cancelled = failure.code() == Status.Code.CANCELLED;
+        if (failure.code() == Status.Code.DEADLINE_EXCEEDED
+            || (cancelled && clock.getAsLong() >= nearEnd)) {
+          endpoints.late(server);
+        } else {
+          server.failed(failure);
+        }
+        failed(failure);
       }
 
       @Override
       public void onCompleted() {
         line.release();
         ended.run();
-        result.complete(new Reply<>(message, sent, last));
+        server.answered();
+        result.complete(new Reply<>(message, sent, server));
       }
     }
   }

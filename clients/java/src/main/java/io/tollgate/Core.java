@@ -21,6 +21,7 @@ final class Core {
   private final ScheduledThreadPoolExecutor timer;
   private final ExecutorService executor;
   private final Waiter.Lengths waitLengths;
+  private final CheckLog checks = new CheckLog();
   private final Set<Lease> leases = ConcurrentHashMap.newKeySet();
   private long ahead;
   private volatile boolean closed;
@@ -67,6 +68,11 @@ final class Core {
   /** The lengths of the calls of a wait. */
   Waiter.Lengths waitLengths() {
     return waitLengths;
+  }
+
+  /** The log of checks that were not decided. */
+  CheckLog checks() {
+    return checks;
   }
 
   /** The running leases. */

@@ -22,6 +22,9 @@ import java.util.concurrent.atomic.AtomicInteger;
 final class Endpoints {
   private static final long WATCH_PAUSE_MILLIS = 500;
 
+  /** Deadline of a health check of a server that hangs. */
+  private static final long CHECK_SECONDS = 2;
+
   private final List<Endpoint> servers;
   private final ScheduledExecutorService timer;
   private final CallOptions options;
@@ -42,23 +45,32 @@ final class Endpoints {
   }
 
   /**
-   * Returns the next server: one that is serving and is not {@code failed}, else one that is
-   * serving, else any.
+   * Returns the next server of the best ones: those that answer and serve, then those that only
+   * answer, then those that hang. Of equal ones it prefers another one than {@code failed}.
    */
   Endpoint pick(Endpoint failed) {
     int start = next.getAndIncrement();
-    Endpoint other = null;
+    Endpoint best = null;
+    int most = -1;
     for (int i = 0; i < servers.size(); i++) {
       Endpoint server = servers.get(Math.floorMod(start + i, servers.size()));
-      if (server.serving() && server != failed) {
-        return server;
-      }
-      if (other == null && server != failed) {
-        other = server;
+      int rank = 2 * server.rank() + (server == failed ? 0 : 1);
+      if (rank > most) {
+        best = server;
+        most = rank;
       }
     }
-    boolean onlyFailed = other == null || (failed != null && failed.serving());
-    return onlyFailed ? failed : other;
+    return best;
+  }
+
+  /**
+   * Records a call without an answer within its deadline. After two in a row a server of several
+   * gets no calls until a health check succeeds.
+   */
+  void late(Endpoint server) {
+    if (servers.size() > 1 && server.late()) {
+      check(server);
+    }
   }
 
   void close() {
@@ -78,8 +90,36 @@ final class Endpoints {
     }
   }
 
+  private void check(Endpoint server) {
+    if (closed) {
+      return;
+    }
+    ClientCall<HealthCheckRequest, HealthCheckResponse> call =
+        server
+            .line()
+            .channel()
+            .newCall(
+                HealthGrpc.getCheckMethod(),
+                options.withDeadlineAfter(CHECK_SECONDS, TimeUnit.SECONDS));
+    ClientCalls.asyncUnaryCall(
+        call, HealthCheckRequest.getDefaultInstance(), new CheckObserver(server));
+  }
+
+  private void later(Runnable work) {
+    long pause = ThreadLocalRandom.current().nextLong(WATCH_PAUSE_MILLIS / 2, WATCH_PAUSE_MILLIS);
+    try {
+      var unused = timer.schedule(work, pause, TimeUnit.MILLISECONDS);
+    } catch (RejectedExecutionException ended) {
+      closed = true;
+    }
+  }
+
   private void watch(Endpoint server) {
     if (closed) {
+      return;
+    }
+    if (server.refusal() != null) {
+      later(() -> watch(server));
       return;
     }
     ClientCall<HealthCheckRequest, HealthCheckResponse> call =
@@ -89,18 +129,49 @@ final class Endpoints {
   }
 
   private void watchLater(Endpoint server) {
-    long pause = ThreadLocalRandom.current().nextLong(WATCH_PAUSE_MILLIS / 2, WATCH_PAUSE_MILLIS);
-    try {
-      var unused =
-          timer.schedule(
-              () -> {
-                server.reconnect();
-                watch(server);
-              },
-              pause,
-              TimeUnit.MILLISECONDS);
-    } catch (RejectedExecutionException ended) {
-      closed = true;
+    later(
+        () -> {
+          if (server.refusal() == null) {
+            server.reconnect();
+          }
+          watch(server);
+        });
+  }
+
+  /** Returns whether the server answers calls although it has no health for this client. */
+  private static boolean answers(Status.Code code) {
+    return code == Status.Code.UNIMPLEMENTED
+        || code == Status.Code.UNAUTHENTICATED
+        || code == Status.Code.PERMISSION_DENIED;
+  }
+
+  /** Takes the answer of a health check of a server that hangs. */
+  private final class CheckObserver implements StreamObserver<HealthCheckResponse> {
+    private final Endpoint server;
+    private boolean healthy;
+
+    CheckObserver(Endpoint server) {
+      this.server = server;
+    }
+
+    @Override
+    public void onNext(HealthCheckResponse health) {
+      healthy = health.getStatus() == HealthCheckResponse.ServingStatus.SERVING;
+    }
+
+    @Override
+    public void onError(Throwable error) {
+      healthy = answers(Status.fromThrowable(error).getCode());
+      onCompleted();
+    }
+
+    @Override
+    public void onCompleted() {
+      if (healthy) {
+        server.recovered();
+      } else {
+        later(() -> check(server));
+      }
     }
   }
 
@@ -118,12 +189,9 @@ final class Endpoints {
 
     @Override
     public void onError(Throwable error) {
-      Status.Code code = Status.fromThrowable(error).getCode();
-      boolean answers =
-          code == Status.Code.UNIMPLEMENTED
-              || code == Status.Code.UNAUTHENTICATED
-              || code == Status.Code.PERMISSION_DENIED;
-      server.serving(answers);
+      TollgateException failure = TollgateException.from(error);
+      server.failed(failure);
+      server.serving(answers(failure.code()));
       watchLater(server);
     }
 

@@ -13,8 +13,10 @@ import java.util.concurrent.CompletableFuture;
  *
  * <p>Without a failure policy a check that could not be decided throws. With one it has 2 attempts
  * in place of 8, and one deadline for both, the wait for a turn included. Then UNAVAILABLE,
- * DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, INTERNAL and UNKNOWN become a decision. Other errors, such
- * as an unknown policy, are always thrown.
+ * DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, INTERNAL and UNKNOWN become a decision. With {@link
+ * #failOpen} so do mistakes of the configuration, such as an unknown policy, which are thrown
+ * otherwise. A bad key is always thrown. Decisions without the server are logged by the logger
+ * {@code io.tollgate}, at most once in 10 s for each policy.
  */
 public final class RateLimiter {
   private enum OnFailure {
@@ -97,12 +99,32 @@ public final class RateLimiter {
   }
 
   private RateDecision decide(Throwable error) {
-    if (onFailure != OnFailure.THROW
-        && error instanceof TollgateException failure
-        && undecided(failure.code())) {
-      return RateDecision.undecided(onFailure == OnFailure.OPEN, failure);
+    if (error instanceof TollgateException failure && decides(failure.code())) {
+      boolean open = onFailure == OnFailure.OPEN;
+      log("the call " + (open ? "passes (fail open)" : "is refused (fail closed)"), failure);
+      return RateDecision.undecided(open, failure);
     }
     return null;
+  }
+
+  /**
+   * Logs that a check was not decided, and what happens to its call, at most once in 10 s. For
+   * middlewares.
+   */
+  public void log(String effect, TollgateException failure) {
+    core.checks().undecided(against.hasRule() ? "a rule" : against.getPolicy(), effect, failure);
+  }
+
+  /**
+   * Returns whether the failure policy decides. A bad request has a key that its caller chose, and
+   * so passes no limiter.
+   */
+  private boolean decides(Status.Code code) {
+    return switch (onFailure) {
+      case THROW -> false;
+      case OPEN -> code != Status.Code.INVALID_ARGUMENT && code != Status.Code.CANCELLED;
+      case CLOSED -> undecided(code);
+    };
   }
 
   private static boolean undecided(Status.Code code) {

@@ -33,6 +33,15 @@ public final class TollgateException extends RuntimeException {
     @Serial private static final long serialVersionUID = 1L;
   }
 
+  /** Reason of an error: the server uses TLS and the client does not, or the reverse. */
+  static final String TLS_MISMATCH = "TLS_MISMATCH";
+
+  /** The text of the GOAWAY frame of a server that requires TLS. */
+  private static final String TLS_REFUSAL = "this port of Tollgate requires TLS";
+
+  /** What Netty says of an answer that is no TLS record. */
+  private static final String NOT_TLS = "not an SSL/TLS record";
+
   private final Status.Code code;
   private final String reason;
   private final ArrayList<Violation> violations;
@@ -106,8 +115,29 @@ public final class TollgateException extends RuntimeException {
     if (status.getCause() != null && status.getCause().getMessage() != null) {
       text += " (" + status.getCause().getMessage() + ")";
     }
+    String hint = tlsHint(text);
+    if (hint != null) {
+      return tlsMismatch(hint, error);
+    }
     return new TollgateException(
         status.getCode(), reason, violations, retryAfter, message(status, text, violations), error);
+  }
+
+  /** Returns the hint if client and server disagree about TLS, else null. */
+  private static String tlsHint(String text) {
+    if (text.contains(TLS_REFUSAL)) {
+      return "the server requires TLS: call TollgateBuilder.tls";
+    }
+    return text.contains(NOT_TLS)
+        ? "the server does not use TLS: leave out TollgateBuilder.tls"
+        : null;
+  }
+
+  /** Returns the error of a call to a server with the other protocol. */
+  static TollgateException tlsMismatch(String hint, Throwable cause) {
+    Status status = Status.UNAVAILABLE;
+    return new TollgateException(
+        status.getCode(), TLS_MISMATCH, List.of(), null, message(status, hint, List.of()), cause);
   }
 
   /** Returns a detail if it has the given type and can be read. */

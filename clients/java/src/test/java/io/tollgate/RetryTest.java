@@ -157,6 +157,10 @@ class RetryTest {
     assertFalse(closed.allowed());
     assertEquals("1", closed.headers().get("retry-after"));
     fail(Status.Code.NOT_FOUND, 1);
+    assertThrows(TollgateException.class, () -> tollgate.limiter("p").failClosed().check("k"));
+    fail(Status.Code.NOT_FOUND, 1);
+    assertTrue(tollgate.limiter("p").failOpen().check("k").degraded());
+    fail(Status.Code.INVALID_ARGUMENT, 1);
     assertThrows(TollgateException.class, () -> tollgate.limiter("p").failOpen().check("k"));
   }
 

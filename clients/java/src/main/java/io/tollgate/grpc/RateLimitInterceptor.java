@@ -12,6 +12,7 @@ import io.grpc.ServerInterceptor;
 import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
 import io.grpc.protobuf.StatusProto;
+import io.tollgate.AddressKey;
 import io.tollgate.RateDecision;
 import io.tollgate.RateLimiter;
 import io.tollgate.TollgateException;
@@ -32,13 +33,20 @@ public final class RateLimitInterceptor implements ServerInterceptor {
     /** Returns the key of the call; null or empty lets the call pass without a check. */
     String of(ServerCall<?, ?> call, Metadata headers);
 
-    /** Returns the key that is the address of the peer. */
+    /** Returns the key that is the address of the peer, or the /64 of an IPv6 address. */
     static Key address() {
+      return address(AddressKey.IPV6_BITS);
+    }
+
+    /** Returns the same key with the given number of bits of an IPv6 address, 1 to 128. */
+    static Key address(int ipv6Bits) {
       return (call, headers) -> {
         SocketAddress peer = call.getAttributes().get(Grpc.TRANSPORT_ATTR_REMOTE_ADDR);
-        return peer instanceof InetSocketAddress inet
-            ? "ip:" + inet.getAddress().getHostAddress()
-            : "ip:" + peer;
+        String address =
+            peer instanceof InetSocketAddress inet
+                ? inet.getAddress().getHostAddress()
+                : String.valueOf(peer);
+        return AddressKey.of(address, ipv6Bits);
       };
     }
 
@@ -69,6 +77,7 @@ public final class RateLimitInterceptor implements ServerInterceptor {
     try {
       decision = limiter.check(caller);
     } catch (TollgateException failure) {
+      limiter.log("the call gets UNAVAILABLE", failure);
       Status status = Status.UNAVAILABLE.withDescription("the rate could not be checked");
       call.close(status.withCause(failure), new Metadata());
       return new ServerCall.Listener<>() {};

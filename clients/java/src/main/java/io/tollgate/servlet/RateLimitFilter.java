@@ -48,6 +48,7 @@ public final class RateLimitFilter extends HttpFilter {
     try {
       decision = limiter.check(caller);
     } catch (TollgateException failure) {
+      limiter.log("the request gets 503", failure);
       response.sendError(HttpServletResponse.SC_SERVICE_UNAVAILABLE);
       return;
     }

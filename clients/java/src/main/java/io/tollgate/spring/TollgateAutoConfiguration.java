@@ -68,7 +68,9 @@ public class TollgateAutoConfiguration {
       TollgateProperties.RateLimit limit = properties.rateLimit();
       RateLimiter limiter = tollgate.limiter(limit.policy());
       RateLimitKey fallback =
-          limit.header() == null ? RateLimitKey.address() : RateLimitKey.header(limit.header());
+          limit.header() == null
+              ? RateLimitKey.address(limit.ipv6Bits())
+              : RateLimitKey.header(limit.header());
       RateLimitKey key = keys.getIfAvailable(() -> fallback);
       return new RateLimitFilter(
           switch (limit.onFailure()) {

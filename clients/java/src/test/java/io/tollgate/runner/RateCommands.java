@@ -2,6 +2,7 @@ package io.tollgate.runner;
 
 import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
+import io.tollgate.AddressKey;
 import io.tollgate.KeyStatus;
 import io.tollgate.LimitStatus;
 import io.tollgate.RateDecision;
@@ -26,6 +27,14 @@ final class RateCommands {
   void register(Map<String, Runner.Action> actions) {
     actions.put("check", this::check);
     actions.put("get_key", this::getKey);
+    actions.put(
+        "address_key",
+        command ->
+            new Json()
+                .put(
+                    "key",
+                    AddressKey.of(
+                        command.text("address"), command.number("prefix", AddressKey.IPV6_BITS))));
     actions.put("http_start", this::httpStart);
     actions.put("http_stop", this::httpStop);
     actions.put("watch_rates", this::watch);
