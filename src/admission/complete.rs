@@ -7,7 +7,7 @@ use super::{
     unknown_status,
 };
 use crate::decision::{
-    Call, Cost, Decision, Delivery, Optional, Outcomes, Reply, Warms,
+    Call, Cost, Decision, Delivery, Grows, Optional, Outcomes, Reply, Warms,
     denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
@@ -130,9 +130,10 @@ impl Decision for CompleteTask {
     const SCRIPT: &'static Script = &script::admission::COMPLETE;
     const DELIVERY: Delivery<CompleteTask> = Delivery {
         cost: |complete| Cost::of(30).with_bytes(complete.result.len()),
+        adds: |complete| complete.result.len() as u64,
         ..Delivery::FREES_CAPACITY
     };
-    const OPTIONAL: Optional<CompleteTask> = Optional::NONE.affects_denials().warms();
+    const OPTIONAL: Optional<CompleteTask> = Optional::NONE.affects_denials().grows().warms();
     const OUTCOMES: Outcomes<CompleteTask> = Outcomes::new(
         &["completed", "late", "already_completed", "stale_token", "unknown"],
         |outcome: &Completion| match outcome.verdict {
@@ -188,6 +189,19 @@ impl AffectsDenials for CompleteTask {
     fn effect(&self, completion: Option<&Completion>) -> Effect {
         let kept = [CompleteVerdict::StaleToken, CompleteVerdict::Unknown];
         Effect::frees(completion.is_none_or(|completion| !kept.contains(&completion.verdict)))
+    }
+}
+
+impl Grows for CompleteTask {
+    /// The task has a record already.
+    fn is_new(&self, _: &Pool, _: Timestamp) -> bool {
+        false
+    }
+
+    /// True if the result would be stored.
+    fn adds(&self, pool: &Pool, now: Timestamp) -> bool {
+        pool.task(&self.name.member(), now)
+            .is_some_and(|task| matches!(task.state, TaskState::Leased | TaskState::Evicted { .. }))
     }
 }
 

@@ -37,11 +37,12 @@ impl Decision for CountHeld {
 
     fn parse(reply: &mut Reply) -> Result<Holds, Error> {
         reply.ok()?;
-        Ok(Holds { leases: reply.number()?, queued: reply.number()? })
+        Ok(Holds { leases: reply.number()?, queued: reply.number()?, ..Holds::default() })
     }
 
     fn decide(&self, pool: &mut Pool, now: Timestamp) -> Holds {
         pool.lapse(now);
-        Holds { leases: pool.in_use().into(), queued: pool.backlog.len() as u64 }
+        let (leases, queued) = (pool.in_use().into(), pool.backlog.len() as u64);
+        Holds { leases, queued, ..Holds::default() }
     }
 }

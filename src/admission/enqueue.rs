@@ -7,7 +7,8 @@ use super::{
     push_queue_keys, unknown_status,
 };
 use crate::decision::{
-    Call, Cost, Decision, Delivery, Ends, Grows, Listing, Optional, Outcomes, Reply, Takes, Taking,
+    Call, Cost, Decision, Delivery, ENTRY_BYTES, Ends, Grows, Listing, Optional, Outcomes, Reply,
+    Takes, Taking,
     error::Error,
     script::{self, Script},
     stages, statuses,
@@ -63,6 +64,7 @@ impl Decision for EnqueueTask {
         listing: |enqueue| Listing::Held(enqueue.ends.map_or(Ends::Never, Ends::At)),
         cost: |enqueue| Cost::PLAIN.with_bytes(enqueue.payload.len()),
         creates: |_| true,
+        adds: |enqueue| ENTRY_BYTES + (enqueue.name.member().len() + enqueue.payload.len()) as u64,
         ..Delivery::DEFAULT
     };
     const OPTIONAL: Optional<EnqueueTask> = Optional::NONE.grows();

@@ -91,6 +91,17 @@ pub enum QueueState {
 }
 
 impl Task {
+    /// The bytes of its payload, its result or its reason.
+    pub(super) fn bytes(&self) -> u64 {
+        let payload = self.queued.as_ref().map_or(0, |queued| queued.payload.len());
+        let text = match &self.state {
+            TaskState::Completed { result, .. } => result.len(),
+            TaskState::Evicted { reason } => reason.len(),
+            TaskState::New | TaskState::Leased | TaskState::Failed => 0,
+        };
+        (payload + text) as u64
+    }
+
     /// Whether the lease holds a slot: it runs or is within its grace.
     pub(super) fn holds_slot(&self, now: Timestamp) -> bool {
         self.state == TaskState::Leased && now < self.slot_end

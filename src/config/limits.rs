@@ -126,7 +126,7 @@ where
 }
 
 /// Reads a size in bytes such as `64MiB` and checks its range. The error names `key`.
-fn size<'de, D, T>(d: D, key: &str, range: RangeInclusive<u64>) -> Result<T, D::Error>
+pub(super) fn size<'de, D, T>(d: D, key: &str, range: RangeInclusive<u64>) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: TryFrom<u64>,

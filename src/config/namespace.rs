@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Deserializer};
 
-use super::value::{namespace, number};
+use super::{
+    limits::size,
+    value::{namespace, number},
+};
 use crate::decision::budget::{NamespaceLimits, NamespaceRule};
 
 /// The largest limit.
@@ -29,6 +32,8 @@ pub(super) struct NamespaceEntry {
     leases_max: Option<u32>,
     #[serde(default, deserialize_with = "queued_max")]
     queued_max: Option<u32>,
+    #[serde(default, deserialize_with = "bytes_max")]
+    bytes_max: Option<u64>,
 }
 
 /// Checks and builds all entries. The error names the key and the expected value.
@@ -46,6 +51,7 @@ pub(super) fn rules(entries: &[NamespaceEntry]) -> Result<Vec<NamespaceRule>, St
                 names_max: entry.names_max,
                 leases_max: entry.leases_max,
                 queued_max: entry.queued_max,
+                bytes_max: entry.bytes_max,
             },
         })
     });
@@ -62,3 +68,7 @@ macro_rules! limits {
 
 limits!(calls_per_second, in_flight_max, connections_max, waiting_max, watchers_max);
 limits!(names_max, leases_max, queued_max);
+
+fn bytes_max<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
+    size(d, "bytes_max", 1 << 20..=1 << 40).map(Some)
+}

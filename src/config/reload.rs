@@ -216,7 +216,7 @@ impl Reloader {
 /// Whether a key limits what the embedded engine counts from its start on.
 fn is_counted(key: &str) -> bool {
     key.starts_with("namespace[")
-        && [".leases_max", ".queued_max"].iter().any(|end| key.ends_with(end))
+        && [".leases_max", ".queued_max", ".bytes_max"].iter().any(|end| key.ends_with(end))
 }
 
 impl Reload for Reloader {

@@ -29,6 +29,10 @@ pub struct Delivery<D: Decision> {
     pub ends_sooner: fn(&D, &D::Outcome) -> Option<Millis>,
     /// Whether the decision can create its partition. Such decisions count for `names_max`.
     pub creates: fn(&D) -> bool,
+    /// Upper bound on the bytes that the decision adds to its partition, for `bytes_max`: texts, and
+    /// [`ENTRY_BYTES`](super::ENTRY_BYTES) for each entry. 0 for a decision that cannot add more than a
+    /// fixed number of bytes to a partition.
+    pub adds: fn(&D) -> u64,
 }
 
 impl<D: Decision> Delivery<D> {
@@ -41,6 +45,7 @@ impl<D: Decision> Delivery<D> {
         listing: |_| Listing::Same,
         ends_sooner: |_, _| None,
         creates: |_| false,
+        adds: |_| 0,
     };
 
     /// A call that frees capacity or extends a lease.

@@ -39,7 +39,7 @@ pub enum Error {
         /// The key of the limit in `[[namespace]]`.
         limit: &'static str,
         /// Its value.
-        value: u32,
+        value: u64,
         /// When a repeat may succeed.
         retry: Millis,
     },

@@ -1,6 +1,12 @@
-//! The leases and queued tasks of a namespace, and the entries that a decision adds, for limits.
+//! The leases, queued tasks and bytes of a namespace, and what a decision adds, for limits.
 
 use super::{Decision, time::Timestamp};
+
+/// What an entry counts in bytes besides its texts: a task, an order, a buyer, an answer for repeats.
+/// About its memory on either engine.
+pub const ENTRY_BYTES: u64 = 192;
+/// What a partition counts besides its name and its entries.
+pub const PARTITION_BYTES: u64 = 128;
 
 /// A decision that can add an entry to an existing state. The engines call these methods only while
 /// a limit is in force.
@@ -11,6 +17,10 @@ pub trait Grows: Decision {
     /// Whether the decision would create an entry in this existing state. The embedded engine
     /// refuses such decisions while the process uses more memory than `memory_max`.
     fn is_new(&self, state: &Self::State, now: Timestamp) -> bool;
+    /// Whether the decision would add bytes ([`super::Delivery::adds`]) to this existing state.
+    fn adds(&self, state: &Self::State, now: Timestamp) -> bool {
+        self.is_new(state, now)
+    }
     /// The kind of entry that the decision would add to this state. Used by the embedded engine.
     fn takes(&self, _: &Self::State, _: Timestamp) -> Option<Takes> {
         None
@@ -21,13 +31,15 @@ pub trait Grows: Decision {
     }
 }
 
-/// The leases and queued tasks of a partition.
+/// The leases, queued tasks and bytes of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Holds {
     /// Leases, including ended ones that the sweeper has not removed yet.
     pub leases: u64,
     /// Tasks in the queue.
     pub queued: u64,
+    /// Bytes of its entries: their texts, and [`ENTRY_BYTES`] for each.
+    pub bytes: u64,
 }
 
 /// What a decision takes.

@@ -58,7 +58,7 @@ pub use as_of::AsOf;
 pub use call::{Arguments, Call, Leads, Sighting};
 pub use cost::Cost;
 pub use delivery::{Delivery, Ends, Listing, Priority};
-pub use holds::{Grows, Holds, Takes, Taking};
+pub use holds::{ENTRY_BYTES, Grows, Holds, PARTITION_BYTES, Takes, Taking};
 pub use optional::{Issues, Optional, Warms};
 pub use outcomes::Outcomes;
 pub use reply::{Item, Reply};
@@ -175,7 +175,6 @@ impl<S: State> State for Vec<S> {
     const IS_LISTED: bool = S::IS_LISTED;
     const IS_NAMED: bool = S::IS_NAMED;
     const NAME_KEY: Option<&'static str> = S::NAME_KEY;
-    const HOLDS: bool = S::HOLDS;
 
     fn tag(partition: &[u8]) -> &[u8] {
         S::tag(partition)
@@ -218,8 +217,6 @@ pub trait State: Default + Send + 'static {
     /// such key in Redis. `None` for listed states, whose names are in the partition index, and for
     /// unnamed ones.
     const NAME_KEY: Option<&'static str> = None;
-    /// Whether its partitions hold leases or queued tasks: [`State::holds`].
-    const HOLDS: bool = false;
 
     /// Text of the hash tag of a partition's keys: by default the partition. Partitions with the same
     /// tag share a hash slot in Redis and a mutex in the embedded engine.
@@ -233,7 +230,7 @@ pub trait State: Default + Send + 'static {
     fn has_ended(&self, _: Timestamp) -> bool {
         false
     }
-    /// What the partition holds, for the limits of namespaces.
+    /// What the partition holds, for the limits of namespaces. Takes a constant time.
     fn holds(&self) -> Holds {
         Holds::default()
     }

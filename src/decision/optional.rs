@@ -41,6 +41,8 @@ pub struct Optional<D: Decision> {
     effect: Option<fn(&D, Option<&D::Outcome>) -> Effect>,
     /// [`Grows::is_new`].
     is_new: Option<fn(&D, &D::State, Timestamp) -> bool>,
+    /// [`Grows::adds`].
+    adds: Option<fn(&D, &D::State, Timestamp) -> bool>,
     /// [`Grows::takes`].
     takes: Option<fn(&D, &D::State, Timestamp) -> Option<Takes>>,
     /// [`Grows::TAKES`].
@@ -60,6 +62,7 @@ impl<D: Decision> Optional<D> {
         undo_rule: None,
         effect: None,
         is_new: None,
+        adds: None,
         takes: None,
         kind: None,
         taken: None,
@@ -92,6 +95,7 @@ impl<D: Decision> Optional<D> {
         D: Grows,
     {
         self.is_new = Some(D::is_new);
+        self.adds = Some(D::adds);
         self.takes = Some(D::takes);
         self.kind = D::TAKES;
         self.taken = Some(D::taken);
@@ -142,6 +146,11 @@ impl<D: Decision> Optional<D> {
     /// Whether the decision would create an entry in this existing state.
     pub(crate) fn is_new(&self, decision: &D, state: &D::State, now: Timestamp) -> bool {
         self.is_new.is_some_and(|is_new| is_new(decision, state, now))
+    }
+
+    /// Whether the decision would add bytes to this existing state. A decision without [`Grows`] may.
+    pub(crate) fn adds(&self, decision: &D, state: &D::State, now: Timestamp) -> bool {
+        self.adds.is_none_or(|adds| adds(decision, state, now))
     }
 
     /// The kind of entry that the decision would add to this state.

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::decision::{
+    ENTRY_BYTES,
     incremental_map::IncrementalMap,
     persistence::{Changes, Touched, Unreadable, decode},
     time::Timestamp,
@@ -25,11 +26,42 @@ pub(crate) struct ReplayCache<A> {
     touched: Touched,
 }
 
+/// A value of a [`ReplayCache`].
+pub(crate) trait ReplayValue {
+    /// The bytes of its texts and lists.
+    fn bytes(&self) -> u64 {
+        0
+    }
+}
+
 #[derive(Debug)]
 struct Entries<A> {
     things: IncrementalMap<Box<[u8]>, (Timestamp, A)>,
     /// The same entries by expiry time.
     by_end: BTreeSet<(Timestamp, Box<[u8]>)>,
+    /// The bytes of all entries.
+    bytes: u64,
+}
+
+impl<A> Default for Entries<A> {
+    fn default() -> Entries<A> {
+        Entries { things: IncrementalMap::default(), by_end: BTreeSet::new(), bytes: 0 }
+    }
+}
+
+impl<A: ReplayValue> Entries<A> {
+    /// Inserts or replaces a value. Returns the expiry time of the value before.
+    fn put(&mut self, name: &[u8], value: (Timestamp, A)) -> Option<Timestamp> {
+        self.bytes += cost(name, &value.1);
+        let (earlier, was) = self.things.insert(name.into(), value)?;
+        self.bytes -= cost(name, &was);
+        Some(earlier)
+    }
+}
+
+/// The bytes of an entry.
+fn cost(name: &[u8], what: &impl ReplayValue) -> u64 {
+    ENTRY_BYTES + name.len() as u64 + what.bytes()
 }
 
 impl<A> Default for ReplayCache<A> {
@@ -38,7 +70,12 @@ impl<A> Default for ReplayCache<A> {
     }
 }
 
-impl<A> ReplayCache<A> {
+impl<A: ReplayValue> ReplayCache<A> {
+    /// The bytes of all entries: of names and values, and [`ENTRY_BYTES`] for each.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.entries.as_ref().map_or(0, |entries| entries.bytes)
+    }
+
     /// The value of a name, unless it has expired.
     pub(crate) fn get(&self, name: &[u8], now: Timestamp) -> Option<&A> {
         let (forget, what) = self.entries.as_ref()?.things.get(name)?;
@@ -57,11 +94,9 @@ impl<A> ReplayCache<A> {
         if self.entries.as_ref().is_some_and(|entries| entries.things.len() > MANY) {
             self.sweep(now, 2);
         }
-        let empty =
-            || Box::new(Entries { things: IncrementalMap::default(), by_end: BTreeSet::new() });
         self.touched.note(&[name]);
-        let entries = self.entries.get_or_insert_with(empty);
-        if let Some((earlier, _)) = entries.things.insert(name.into(), (forget, what)) {
+        let entries = self.entries.get_or_insert_default();
+        if let Some(earlier) = entries.put(name, (forget, what)) {
             entries.by_end.remove(&(earlier, name.into()));
         }
         entries.by_end.insert((forget, name.into()));
@@ -75,7 +110,9 @@ impl<A> ReplayCache<A> {
             let over = entries.by_end.first().is_some_and(|(forget, _)| *forget <= now);
             let Some((_, name)) = over.then(|| entries.by_end.pop_first()).flatten() else { break };
             self.touched.note(&[&name]);
-            entries.things.remove(&name);
+            if let Some((_, what)) = entries.things.remove(&name) {
+                entries.bytes -= cost(&name, &what);
+            }
             dropped += 1;
         }
         self.entries.take_if(|entries| entries.things.is_empty());
@@ -93,7 +130,7 @@ impl<A> ReplayCache<A> {
     }
 }
 
-impl<A: Serialize + DeserializeOwned> ReplayCache<A> {
+impl<A: ReplayValue + Serialize + DeserializeOwned> ReplayCache<A> {
     /// Appends the changes since the last call to the write batch, as parts with this letter.
     pub(crate) fn drain(&mut self, letter: u8, to: &mut Changes) {
         for name in self.touched.take() {
@@ -106,10 +143,7 @@ impl<A: Serialize + DeserializeOwned> ReplayCache<A> {
 
     /// Restores one persisted entry. Call [`ReplayCache::restored`] after the last one.
     pub(crate) fn restore(&mut self, name: &[u8], value: &[u8]) -> Result<(), Unreadable> {
-        let empty =
-            || Box::new(Entries { things: IncrementalMap::default(), by_end: BTreeSet::new() });
-        let entries = self.entries.get_or_insert_with(empty);
-        entries.things.insert(name.into(), decode(value)?);
+        self.entries.get_or_insert_default().put(name, decode(value)?);
         Ok(())
     }
 
@@ -125,6 +159,8 @@ impl<A: Serialize + DeserializeOwned> ReplayCache<A> {
 mod tests {
     use super::*;
 
+    impl ReplayValue for u64 {}
+
     #[test]
     fn those_whose_time_is_over_go_with_those_that_come() {
         let mut memory = ReplayCache::default();
@@ -137,11 +173,14 @@ mod tests {
         let entries =
             memory.entries.as_ref().map(|entries| (entries.things.len(), entries.by_end.len()));
         assert_eq!(entries, Some((2000, 2000)));
+        assert_eq!(memory.bytes(), 2000 * (ENTRY_BYTES + 8));
         // A replaced value leaves no expiry entry.
         memory.keep(b"x", 1, Timestamp(200_000), Timestamp(100_000));
         memory.keep(b"x", 2, Timestamp(300_000), Timestamp(100_000));
         assert_eq!(memory.get(b"x", Timestamp(250_000)), Some(&2));
+        assert!(memory.bytes() < 2001 * (ENTRY_BYTES + 8));
         memory.sweep(Timestamp(300_000), 10_000);
         assert!(memory.is_empty());
+        assert_eq!(memory.bytes(), 0);
     }
 }

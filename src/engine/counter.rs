@@ -1,12 +1,12 @@
-//! Counts the names, leases and queued tasks that each limited namespace has in Redis, for
-//! `names_max`, `leases_max` and `queued_max`.
+//! Counts the names, leases, queued tasks and bytes that each limited namespace has in Redis, for
+//! `names_max`, `leases_max`, `queued_max` and `bytes_max`.
 //!
 //! Each server counts for itself. It counts a namespace for a minute after a call that may add
 //! something. No capacity depends on a total (`redis/quota.rs`).
 //!
 //! - Leases and queued tasks: a walk through the pools of the namespace in the index. Each pool is
 //!   one small item of a script call.
-//! - Names: one SCAN of all keys for all namespaces, and the size of the index.
+//! - Names and bytes: one SCAN of all keys for all namespaces, and the size of the index.
 //!
 //! A count begins every second, or as soon as the one before has ended. After each round trip it
 //! rests [`REST`] times as long, multiplied by the number of servers. So each of the two kinds
@@ -55,8 +55,8 @@ const REST_MAX: Duration = Duration::from_millis(500);
 /// The log lines of failures.
 const HELD_FAILED: &str = "cannot count leases and queued tasks of a namespace: leases_max and \
                            queued_max use the last count; it tries again";
-const NAMES_FAILED: &str =
-    "cannot count the names of namespaces: names_max uses the last count; it tries again";
+const NAMES_FAILED: &str = "cannot count the names and bytes of namespaces: names_max and bytes_max use the last count; it \
+     tries again";
 
 impl Engine {
     /// Counts; never completes. `decision` creates the decision that counts the leases and queued
@@ -91,7 +91,7 @@ impl Engine {
             for (prefix, used) in wanted {
                 [Total::Leases, Total::Queued].iter().for_each(|total| used.begin(*total));
                 match self.held(engine, &prefix, used.servers(), decision, &mut failures).await {
-                    Ok(Holds { leases, queued }) => {
+                    Ok(Holds { leases, queued, .. }) => {
                         used.end(Total::Leases, leases);
                         used.end(Total::Queued, queued);
                     }
@@ -152,18 +152,23 @@ impl Engine {
     }
 }
 
-/// Counts names; never completes. `S` is the listed state, whose names are in the index.
+/// Counts names and bytes; never completes. `S` is the listed state, whose names are in the index.
 async fn count_names<S: State>(engine: &Redis) {
     let mut failures = Failures::new(NAMES_FAILED);
     loop {
         let next = monotonic() + COUNT_EVERY;
-        let wanted = engine.hub().namespaces().wanted(Total::Names);
-        if let Some((_, first)) = wanted.first() {
-            wanted.iter().for_each(|(_, used)| used.begin(Total::Names));
-            match names::<S>(engine, &wanted, first.servers()).await {
-                Ok(counts) => {
-                    for ((_, used), count) in wanted.iter().zip(counts) {
+        let budget = engine.hub().namespaces();
+        let [of_names, of_bytes] = [Total::Names, Total::Bytes].map(|total| budget.wanted(total));
+        if let Some((_, first)) = of_names.first().or(of_bytes.first()) {
+            of_names.iter().for_each(|(_, used)| used.begin(Total::Names));
+            of_bytes.iter().for_each(|(_, used)| used.begin(Total::Bytes));
+            match names::<S>(engine, &of_names, &of_bytes, first.servers()).await {
+                Ok((names, bytes)) => {
+                    for ((_, used), count) in of_names.iter().zip(names) {
                         used.end(Total::Names, count);
+                    }
+                    for (prefix, used) in &of_bytes {
+                        used.end(Total::Bytes, bytes.get(prefix).copied().unwrap_or_default());
                     }
                 }
                 Err(error) => failures.note(&error),
@@ -174,32 +179,39 @@ async fn count_names<S: State>(engine: &Redis) {
     }
 }
 
-/// The number of names of each of these namespaces, in their order.
+/// The namespaces whose totals are counted, by prefix.
+type Wanted = [(Box<[u8]>, Arc<NamespaceUse>)];
+
+/// The number of names of each of the first namespaces, in their order, and the bytes of the others.
 async fn names<S: State>(
     engine: &Redis,
-    wanted: &[(Box<[u8]>, Arc<NamespaceUse>)],
+    of_names: &Wanted,
+    of_bytes: &Wanted,
     servers: u32,
-) -> Result<Vec<u64>, Error> {
+) -> Result<(Vec<u64>, NameCounts), Error> {
     engine.check()?;
-    let mut counts: NameCounts = wanted.iter().map(|(prefix, _)| (prefix.clone(), 0)).collect();
-    let in_default = counts.contains_key(&[][..]);
+    let zero = |wanted: &Wanted| -> NameCounts {
+        wanted.iter().map(|(prefix, _)| (prefix.clone(), 0)).collect()
+    };
+    let (mut counts, mut bytes) = (zero(of_names), zero(of_bytes));
+    let in_default = counts.contains_key(&[][..]) || bytes.contains_key(&[][..]);
     let mut scan = NameScan::open(engine, in_default).await?;
     loop {
         let begin = monotonic();
-        let has_more = scan.page(&mut counts).await?;
+        let has_more = scan.page(&mut counts, &mut bytes).await?;
         rest(begin, servers).await;
         if !has_more {
             break;
         }
     }
-    let mut names = Vec::with_capacity(wanted.len());
-    for (prefix, _) in wanted {
+    let mut names = Vec::with_capacity(of_names.len());
+    for (prefix, _) in of_names {
         let begin = monotonic();
         let size = engine.size(S::CAPABILITY, &namespace(prefix)?, begin + ANSWER_MAX).await?;
         names.push(counts.get(prefix).copied().unwrap_or_default() + size);
         rest(begin, servers).await;
     }
-    Ok(names)
+    Ok((names, bytes))
 }
 
 /// The namespace with this prefix.

@@ -101,7 +101,7 @@ fn info(reason: &str) -> ErrorDetails {
 }
 
 /// The limit of a namespace and its value, and the time until a retry.
-fn namespace_limit(limit: &str, value: u32, retry: Millis) -> ErrorDetails {
+fn namespace_limit(limit: &str, value: u64, retry: Millis) -> ErrorDetails {
     let metadata = [("limit", limit.to_owned()), ("value", value.to_string())];
     let metadata = metadata.map(|(key, value)| (key.to_owned(), value));
     let mut details =

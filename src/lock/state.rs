@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Lease;
 use crate::decision::{
-    Bin, State,
+    Bin, ENTRY_BYTES, Holds, State,
     time::{Millis, Timestamp},
     waiters::{self, Queue, WakeUps},
 };
@@ -63,6 +63,11 @@ impl Lock {
 impl State for Lock {
     const CAPABILITY: &'static str = "lock";
     const NAME_KEY: Option<&'static str> = Some("lock");
+
+    fn holds(&self) -> Holds {
+        let owner = |last: &Tenure| ENTRY_BYTES + last.owner.len() as u64;
+        Holds { bytes: self.last.as_ref().map_or(0, owner), ..Holds::default() }
+    }
 
     fn sweep(&mut self, now: Timestamp, _: usize, _: &mut Bin) -> usize {
         // The first token of a fresh state is the time, so the time must have passed the last

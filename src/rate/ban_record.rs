@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::decision::{
-    Reply,
+    ENTRY_BYTES, Reply,
     error::Error,
     export::text,
     time::{Millis, Timestamp},
@@ -44,6 +44,11 @@ pub(super) struct BanRecord {
 }
 
 impl BanRecord {
+    /// Its bytes, for the limits of namespaces.
+    pub(super) fn bytes(&self) -> u64 {
+        ENTRY_BYTES + (self.reason.len() + self.actor.len()) as u64
+    }
+
     /// A ban by a rule, from now on.
     pub(super) fn new(
         now: Timestamp,

@@ -12,7 +12,22 @@ use super::{
     rule::{Limit, Rule},
     usage::{self, Usage},
 };
-use crate::decision::{Bin, State, export::text, replay_cache::ReplayCache, time::Timestamp};
+use crate::decision::{
+    Bin, ENTRY_BYTES, Holds, State,
+    export::text,
+    replay_cache::{ReplayCache, ReplayValue},
+    time::Timestamp,
+};
+
+/// What the usage of a limit counts in an answer for repeats.
+pub(super) const LIMIT_BYTES: u64 = 64;
+
+impl ReplayValue for Answer {
+    fn bytes(&self) -> u64 {
+        let ban = self.ban.as_ref().map_or(0, |ban| ban.reason.len() + ban.actor.len());
+        ban as u64 + self.limits.len() as u64 * LIMIT_BYTES
+    }
+}
 
 /// The maximum number of notices that a limit stores: enough for the tiers of a few rules.
 const NOTICES_MAX: usize = 32;
@@ -257,6 +272,13 @@ impl State for Meter {
             Some((Some(_), key)) => &partition[..partition.len() - key.len() - 1],
             _ => partition,
         }
+    }
+
+    fn holds(&self) -> Holds {
+        let counters = self.counters.iter().map(|it| ENTRY_BYTES + it.name.len() as u64);
+        let ban = self.ban.as_ref().map_or(0, |ban| ban.bytes());
+        let bytes = counters.sum::<u64>() + ban + self.replays.bytes();
+        Holds { bytes, ..Holds::default() }
     }
 
     /// Drops counters and a ban that have no effect any more, and old answers within the budget.

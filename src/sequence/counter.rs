@@ -3,7 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::allocation::Range;
-use crate::decision::{Bin, State, replay_cache::ReplayCache, time::Timestamp};
+use crate::decision::{
+    Bin, Holds, State,
+    replay_cache::{ReplayCache, ReplayValue},
+    time::Timestamp,
+};
+
+impl ReplayValue for (Range, bool) {}
 
 /// The state of a sequence. It never expires, because its values must not be allocated again.
 #[derive(Debug, Default)]
@@ -47,6 +53,10 @@ impl Counter {
 impl State for Counter {
     const CAPABILITY: &'static str = "sequence";
     const NAME_KEY: Option<&'static str> = Some("counter");
+
+    fn holds(&self) -> Holds {
+        Holds { bytes: self.replays.bytes(), ..Holds::default() }
+    }
 
     fn sweep(&mut self, now: Timestamp, budget: usize, _: &mut Bin) -> usize {
         self.replays.sweep(now, budget)

@@ -6,7 +6,7 @@ use super::{
     allocation::{Allocation, Range},
 };
 use crate::decision::{
-    Call, Decision, Delivery, Issues, Joined, Optional, Outcomes, Reply,
+    Call, Decision, Delivery, ENTRY_BYTES, Issues, Joined, Optional, Outcomes, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -93,6 +93,7 @@ impl Decision for NextSequence {
             next.request.is_some() || matches!(outcome, Allocation::Given { .. })
         },
         creates: |_| true,
+        adds: |next| next.request.as_ref().map_or(0, |it| ENTRY_BYTES + it.as_bytes().len() as u64),
         ..Delivery::DEFAULT
     };
     const OPTIONAL: Optional<NextSequence> = Optional::NONE.issues();

@@ -5,7 +5,7 @@ use super::{
     outcome::{RESTOCK_NAMES, restock_index},
 };
 use crate::decision::{
-    Call, Decision, Delivery, Outcomes, Reply,
+    Call, Decision, Delivery, ENTRY_BYTES, Outcomes, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -38,8 +38,11 @@ impl Decision for AddStock {
     type Stages = stages::UntilDecided;
 
     const SCRIPT: &'static Script = &script::stock::ADD;
-    const DELIVERY: Delivery<AddStock> =
-        Delivery { is_repeatable: |add| add.request.is_some(), ..Delivery::DEFAULT };
+    const DELIVERY: Delivery<AddStock> = Delivery {
+        is_repeatable: |add| add.request.is_some(),
+        adds: |add| add.request.as_ref().map_or(0, |it| ENTRY_BYTES + it.as_bytes().len() as u64),
+        ..Delivery::DEFAULT
+    };
     const OUTCOMES: Outcomes<AddStock> = Outcomes::new(RESTOCK_NAMES, restock_index);
 
     fn partition(&self) -> &[u8] {

@@ -3,9 +3,10 @@
 use super::{
     Reservation, Sku, StockOutcome,
     order::{Order, ReservationState},
+    sku::BUYER_BYTES,
 };
 use crate::decision::{
-    AsOf, Call, Decision, Grows, Optional, Outcomes, Reply,
+    AsOf, Call, Decision, Delivery, ENTRY_BYTES, Grows, Optional, Outcomes, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -105,6 +106,14 @@ impl Decision for ReserveStock {
     type Stages = stages::UntilDecided;
 
     const SCRIPT: &'static Script = &script::stock::RESERVE;
+    // The record, the hold and the buyer.
+    const DELIVERY: Delivery<ReserveStock> = Delivery {
+        adds: |reserve| {
+            let buyer = reserve.buyer.as_ref().map_or(0, |buyer| buyer.name.as_bytes().len());
+            2 * (ENTRY_BYTES + (reserve.order.as_bytes().len() + buyer) as u64) + BUYER_BYTES
+        },
+        ..Delivery::DEFAULT
+    };
     const OPTIONAL: Optional<ReserveStock> = Optional::NONE.grows();
     const OUTCOMES: Outcomes<ReserveStock> = Outcomes::new(
         &["reserved", "short", "buyer_limit", "already_settled", "not_found"],

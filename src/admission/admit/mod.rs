@@ -20,7 +20,8 @@ use super::{
     unknown_status,
 };
 use crate::decision::{
-    Allowance, Call, Cost, Decision, Delivery, Ends, Listing, Optional, Outcomes, Reply,
+    Allowance, Call, Cost, Decision, Delivery, ENTRY_BYTES, Ends, Listing, Optional, Outcomes,
+    Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -282,6 +283,10 @@ impl Decision for AdmitTask {
         // Without a task name the answer may carry a payload, so the bound is higher.
         cost: |admit| Cost::of(if admit.task.is_some() { 30 } else { 150 }),
         creates: |_| true,
+        adds: |admit| match admit.task {
+            Some(_) => ENTRY_BYTES + admit.member().len() as u64,
+            None => 0,
+        },
         ..Delivery::DEFAULT
     };
     const OPTIONAL: Optional<AdmitTask> =

@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, mem, sync::Arc};
 
 use super::{Event, Overrides, PoolUsage, QueueState, Settings, Task, TaskState};
 use crate::decision::{
-    Bin, Holds, State,
+    Bin, ENTRY_BYTES, Holds, State,
     events::History,
     incremental_map::IncrementalMap,
     persistence::Touched,
@@ -62,6 +62,8 @@ pub struct Pool {
     ended: ExpiryIndex,
     /// The persisted parts that have changed.
     touched: Touched,
+    /// The bytes of all task records.
+    bytes: u64,
     /// The number of leases whose expiry the current decision has processed.
     expired: u32,
     /// Only during a restore.
@@ -70,6 +72,11 @@ pub struct Pool {
 
 /// An ended lease: slot end, member, token and attempt.
 type Lapsed = (Timestamp, Member, u64, u32);
+
+/// The bytes of a task record.
+fn bytes_of(member: &[u8], task: &Task) -> u64 {
+    ENTRY_BYTES + member.len() as u64 + task.bytes()
+}
 
 /// The entry of a task whose lease has ended.
 fn lapsed_of(member: &[u8], task: &Task) -> Lapsed {
@@ -130,7 +137,11 @@ impl Pool {
         let has_ended = task.state == TaskState::Leased && !holds_slot;
         let next = has_ended.then(|| lapsed_of(member, &task));
         let queued = task.queued.as_ref().map(|queued| (queued.standing, queued.at));
+        self.bytes += bytes_of(member, &task);
         let (member, was) = self.tasks.set(member, task);
+        if let Some(was) = &was {
+            self.bytes -= bytes_of(&member, was);
+        }
         let is_listed = was.is_some_and(|was| self.leave(&member, &was, next.as_ref(), now));
         self.touched.note(&[&[record::TASK], &member]);
         if is_listed || holds_slot {
@@ -164,7 +175,10 @@ impl Pool {
         for forgotten in 0..budget {
             let Some((_, member)) = self.ended.pop(now) else { return forgotten };
             self.touched.note(&[&[record::TASK], &member]);
-            self.tasks.remove_pair(&member).into_iter().for_each(&mut gone);
+            if let Some(pair) = self.tasks.remove_pair(&member) {
+                self.bytes -= bytes_of(&pair.0, &pair.1);
+                gone(pair);
+            }
         }
         budget
     }
@@ -233,7 +247,6 @@ impl Pool {
 impl State for Pool {
     const CAPABILITY: &'static str = "admission";
     const IS_LISTED: bool = true;
-    const HOLDS: bool = true;
 
     /// Drops forgotten records and an old history. Expired leases are left to [`super::SweepPool`],
     /// because their ends are events.
@@ -252,7 +265,8 @@ impl State for Pool {
     }
 
     fn holds(&self) -> Holds {
-        Holds { leases: self.leases.len() as u64, queued: self.backlog.len() as u64 }
+        let (leases, queued) = (self.leases.len() as u64, self.backlog.len() as u64);
+        Holds { leases, queued, bytes: self.bytes }
     }
 
     fn is_vacant(&self, now: Timestamp) -> bool {

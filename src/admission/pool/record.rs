@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Lapsed, Member, NEVER, Pool, lapsed_of};
+use super::{Lapsed, Member, NEVER, Pool, bytes_of, lapsed_of};
 use crate::{
     admission::{Overrides, QueueState, Task, TaskState},
     decision::{
@@ -110,7 +110,10 @@ impl Recorded for Pool {
                 let member = Member::from(member);
                 let restoring = self.restoring.get_or_insert_default();
                 restoring.0.push((member.clone(), is_ended));
-                self.tasks.insert(member, task);
+                self.bytes += bytes_of(&member, &task);
+                if let Some(was) = self.tasks.insert(member.clone(), task) {
+                    self.bytes -= bytes_of(&member, &was);
+                }
             }
             (DUE, member) => self.backlog.set_due(&member.into(), decode(value)?),
             (LAPSED, lapsed) => {

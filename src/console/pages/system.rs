@@ -68,7 +68,7 @@ fn namespaces(all: Vec<NamespaceUsage>) -> NamespacesTemplate {
             name: name.clone(),
             key,
             used: used.map(count),
-            max: count(max.into()),
+            max: count(max),
         })
     });
     NamespacesTemplate { rows: rows.collect() }

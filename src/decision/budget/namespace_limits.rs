@@ -21,20 +21,23 @@ pub struct NamespaceLimits {
     pub leases_max: Option<u32>,
     /// Queued tasks of pools.
     pub queued_max: Option<u32>,
+    /// Bytes of what callers store: names, payloads, results, orders, buyers, answers for repeats.
+    pub bytes_max: Option<u64>,
 }
 
 impl NamespaceLimits {
-    /// Whether leases or queued tasks are limited.
+    /// Whether leases, queued tasks or bytes are limited.
     pub fn limits_held(&self) -> bool {
-        self.leases_max.is_some() || self.queued_max.is_some()
+        self.leases_max.is_some() || self.queued_max.is_some() || self.bytes_max.is_some()
     }
 
     /// The configuration key of the limit on a total, and the limit.
-    pub(super) fn total_max(&self, total: Total) -> Option<(&'static str, u32)> {
+    pub(super) fn total_max(&self, total: Total) -> Option<(&'static str, u64)> {
         let (key, most) = match total {
-            Total::Names => ("names_max", self.names_max),
-            Total::Leases => ("leases_max", self.leases_max),
-            Total::Queued => ("queued_max", self.queued_max),
+            Total::Names => ("names_max", self.names_max.map(u64::from)),
+            Total::Leases => ("leases_max", self.leases_max.map(u64::from)),
+            Total::Queued => ("queued_max", self.queued_max.map(u64::from)),
+            Total::Bytes => ("bytes_max", self.bytes_max),
         };
         most.map(|most| (key, most))
     }

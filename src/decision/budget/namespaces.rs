@@ -1,7 +1,7 @@
 //! Limits of each namespace, and what it uses of them: the entries `[[namespace]]`.
 //!
-//! A server counts the calls, connections and streams that it has of a namespace. Names, leases and
-//! queued tasks are in the store: the embedded engine counts them exactly; on Redis each server
+//! A server counts the calls, connections and streams that it has of a namespace. Names, leases,
+//! queued tasks and bytes are in the store: the embedded engine counts them exactly; on Redis each server
 //! counts them from time to time (`tally.rs`). Without entries nothing is counted. Limits are
 //! looked up without a lock.
 
@@ -43,7 +43,7 @@ pub struct NamespaceBudget {
     pub(super) known: ArcSwap<KnownNamespaces>,
     /// Whether there are entries: nothing else is read for calls without them.
     is_set: AtomicBool,
-    /// Whether an entry limits names, leases or queued tasks.
+    /// Whether an entry limits names, leases, queued tasks or bytes.
     has_totals: AtomicBool,
 }
 
@@ -118,7 +118,7 @@ impl NamespaceBudget {
         !self.is_set.load(Ordering::Relaxed)
     }
 
-    /// Whether an entry limits names, leases or queued tasks.
+    /// Whether an entry limits names, leases, queued tasks or bytes.
     pub fn has_totals(&self) -> bool {
         self.has_totals.load(Ordering::Relaxed)
     }
@@ -241,8 +241,13 @@ impl NamespaceUse {
     }
 
     /// The limit on what a decision takes, with its key.
-    pub fn held_max(&self, takes: Takes) -> Option<(&'static str, u32)> {
+    pub fn held_max(&self, takes: Takes) -> Option<(&'static str, u64)> {
         self.limits.total_max(takes.into())
+    }
+
+    /// The limit on bytes.
+    pub fn bytes_max(&self) -> Option<u64> {
+        self.limits.bytes_max
     }
 
     /// The number of servers that share the limits.
@@ -259,15 +264,25 @@ impl NamespaceUse {
     /// additions of this server.
     pub fn is_scarce(&self, total: Total) -> bool {
         let used = || self.counts.tallies.of(total).lock().used(self.servers);
-        self.limits.total_max(total).is_some_and(|(_, most)| 2 * used() > most.into())
+        self.limits.total_max(total).is_some_and(|(_, most)| 2 * used() > most)
     }
 
     /// Adds one to a limited total in Redis, if the last count and the additions of this server
     /// since then leave room. Fails with [`Error::NamespaceLimit`], which is not counted as a refusal.
     pub fn add(&self, total: Total) -> Result<Added, Error> {
-        let (limit, value) = self.limits.total_max(total).unwrap_or(("", u32::MAX));
+        let (limit, value) = self.limits.total_max(total).unwrap_or(("", u64::MAX));
         let added = self.counts.tallies.of(total).lock().add(value, self.servers);
         added.ok_or(Error::NamespaceLimit { limit, value, retry: RETRY })
+    }
+
+    /// Adds bytes in Redis under the same condition. They count until the next count.
+    pub fn add_bytes(&self, bytes: u64) -> Result<(), Error> {
+        let Some(value) = self.limits.bytes_max else { return Ok(()) };
+        let mut tally = self.counts.tallies.of(Total::Bytes).lock();
+        match tally.add_many(bytes, value, self.servers) {
+            Some(_) => Ok(()),
+            None => Err(exceeded("bytes_max", value, RETRY)),
+        }
     }
 
     /// Takes back one that was added, but that the store does not hold.
@@ -339,61 +354,11 @@ impl Drop for Held {
 }
 
 /// The error for a namespace that has reached a limit; counts the refusal.
-pub fn exceeded(limit: &'static str, value: u32, retry: Millis) -> Error {
+pub fn exceeded(limit: &'static str, value: impl Into<u64>, retry: Millis) -> Error {
     note(ReachedLimit::Namespace);
+    let value = value.into();
     Error::NamespaceLimit { limit, value, retry }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn budget(limits: NamespaceLimits, servers: u32) -> NamespaceBudget {
-        let budget = NamespaceBudget::default();
-        let rule = NamespaceRule { pattern: "acme*".to_owned(), limits };
-        budget.set(&[rule], servers).unwrap();
-        budget
-    }
-
-    #[test]
-    fn each_namespace_has_its_own_counts_and_others_have_none() {
-        let limits = NamespaceLimits { waiting_max: Some(2), ..NamespaceLimits::default() };
-        let budget = budget(limits, 1);
-        assert!(budget.of(b"").is_none() && budget.of(b"b\x1e").is_none());
-        let [one, other] =
-            [&b"acme\x1e"[..], b"acme-2\x1e"].map(|prefix| budget.of(prefix).unwrap());
-        let held = [one.waiting().unwrap(), one.waiting().unwrap()];
-        let refused = one.waiting().unwrap_err();
-        let expected = Error::NamespaceLimit { limit: "waiting_max", value: 2, retry: RETRY };
-        assert_eq!(refused, expected);
-        let also = other.waiting().unwrap();
-        // New limits apply at once, to what is held already.
-        let limits = NamespaceLimits { waiting_max: Some(3), ..limits };
-        budget.set(&[NamespaceRule { pattern: "*".to_owned(), limits }], 1).unwrap();
-        let third = budget.of(b"acme\x1e").unwrap().waiting().unwrap();
-        assert!(budget.of(b"acme\x1e").unwrap().waiting().is_err());
-        drop((held, also, third));
-        assert!(!one.counts.is_used());
-    }
-
-    #[test]
-    fn a_second_has_its_calls_and_exempt_ones_pass() {
-        let limits = NamespaceLimits {
-            calls_per_second: Some(100),
-            in_flight_max: Some(1),
-            ..NamespaceLimits::default()
-        };
-        // Two servers share the rate: no test is so slow that 1,000 calls are allowed.
-        let used = budget(limits, 2).of(b"acme\x1e").unwrap();
-        let calls = (0..1000).map(|_| used.call(false).map(drop));
-        let refused: Vec<Error> = calls.filter_map(Result::err).collect();
-        assert!((1..=950).contains(&refused.len()), "{}", refused.len());
-        let Error::NamespaceLimit { limit, value, retry } = &refused[0] else { panic!() };
-        assert_eq!((*limit, *value), ("calls_per_second", 100));
-        assert!((1..=20).contains(&retry.0), "{retry:?}");
-        let exempt = [used.call(true).unwrap(), used.call(true).unwrap()];
-        let Err(Error::NamespaceLimit { limit, .. }) = used.call(false) else { panic!() };
-        assert_eq!(limit, "in_flight_max");
-        drop(exempt);
-    }
-}
+mod tests;

@@ -1,5 +1,5 @@
-//! Estimates of the totals that a namespace has in Redis, for `names_max`, `leases_max` and
-//! `queued_max`.
+//! Estimates of the totals that a namespace has in Redis, for `names_max`, `leases_max`, `queued_max`
+//! and `bytes_max`.
 //!
 //! The partitions of a namespace lie in many hash slots, so no decision reads a total. Each server
 //! counts from time to time, and adds the number that it has admitted itself since then. With
@@ -24,6 +24,8 @@ pub enum Total {
     Leases,
     /// Queued tasks of pools.
     Queued,
+    /// Bytes of what callers store.
+    Bytes,
 }
 
 impl From<Takes> for Total {
@@ -37,12 +39,12 @@ impl From<Takes> for Total {
 
 impl Total {
     /// All totals.
-    pub(super) const ALL: [Total; 3] = [Total::Names, Total::Leases, Total::Queued];
+    pub(super) const ALL: [Total; 4] = [Total::Names, Total::Leases, Total::Queued, Total::Bytes];
 }
 
 /// The totals of one namespace.
 #[derive(Debug, Default)]
-pub(super) struct Tallies([Mutex<Tally>; 3]);
+pub(super) struct Tallies([Mutex<Tally>; 4]);
 
 /// One total.
 #[derive(Debug, Default)]
@@ -82,12 +84,20 @@ impl Tallies {
 impl Tally {
     /// Adds one, if the share of this server is not used up: `servers` share the room that the last
     /// count has left.
-    pub(super) fn add(&mut self, most: u32, servers: u32) -> Option<Added> {
-        if self.used(servers) >= most.into() {
+    pub(super) fn add(&mut self, most: u64, servers: u32) -> Option<Added> {
+        self.add_many(1, most, servers)
+    }
+
+    /// Adds `more` under the same condition.
+    pub(super) fn add_many(&mut self, more: u64, most: u64, servers: u32) -> Option<Added> {
+        let share = more.saturating_mul(servers.max(1).into());
+        let is_one = more == 1;
+        let used = self.used(servers);
+        if used >= most || !is_one && used.saturating_add(share) > most {
             return None;
         }
-        self.added += 1;
-        self.recent += 1;
+        self.added += more;
+        self.recent += more;
         Some(Added { begun: self.begun })
     }
 

@@ -21,7 +21,7 @@ pub struct LimitUsage {
     /// The number in use; `None` if it is not counted on this server.
     pub used: Option<u64>,
     /// The limit.
-    pub max: u32,
+    pub max: u64,
 }
 
 impl NamespaceBudget {
@@ -36,7 +36,7 @@ impl NamespaceBudget {
                 // Redis is counted while a limit is near; the embedded engine counts by itself.
                 let total =
                     |total| Some(counts.tallies.of(total).lock().counted()).filter(|it| *it > 0);
-                let limits = [
+                let counted = [
                     ("calls_per_second", None, limits.calls_per_second),
                     ("in_flight_max", now(&counts.in_flight), limits.in_flight_max),
                     ("connections_max", now(&counts.connections), limits.connections_max),
@@ -46,7 +46,9 @@ impl NamespaceBudget {
                     ("leases_max", total(Total::Leases), limits.leases_max),
                     ("queued_max", total(Total::Queued), limits.queued_max),
                 ];
-                let limits = limits.into_iter();
+                let bytes = ("bytes_max", total(Total::Bytes), limits.bytes_max);
+                let counted = counted.map(|(key, used, max)| (key, used, max.map(u64::from)));
+                let limits = counted.into_iter().chain([bytes]);
                 let limits =
                     limits.filter_map(|(key, used, max)| Some(LimitUsage { key, used, max: max? }));
                 NamespaceUsage { prefix: prefix.clone(), limits: limits.collect() }

@@ -152,7 +152,7 @@ impl Embedded {
                 return (Err(memory_full()), notes.ticket);
             }
             Some(state) => {
-                let counted = match self.count(decision, state, now) {
+                let counted = match self.count(decision, state, true, now) {
                     Ok(counted) => counted,
                     Err(error) => return (Err(error), notes.ticket),
                 };
@@ -165,7 +165,7 @@ impl Embedded {
                 if journal.is_some() {
                     state.note_changes();
                 }
-                let counted = match self.count(decision, &state, now) {
+                let counted = match self.count(decision, &state, false, now) {
                     Ok(counted) => counted,
                     Err(error) => return (Err(error), notes.ticket),
                 };

@@ -1,8 +1,10 @@
-//! A walk through all keys of a Redis that counts names by namespace, for `names_max`.
+//! A walk through all keys of a Redis that counts names and bytes by namespace, for `names_max` and
+//! `bytes_max`.
 //!
 //! The walk counts one key of each named partition, which its state declares ([`State::NAME_KEY`]).
 //! Listed partitions have no such key: the index counts them. The walk uses SCAN on connections of
-//! its own. SCAN can return a key twice while Redis resizes a table, so a count can be slightly too
+//! its own. The bytes of a key are those of MEMORY USAGE, which estimates long values by a few of their
+//! elements. SCAN can return a key twice while Redis resizes a table, so a count can be slightly too
 //! high.
 
 use std::{collections::HashMap, time::Duration};
@@ -61,16 +63,45 @@ impl NameScan {
         Ok(NameScan { primaries, keys, pattern, node: 0, cursor: 0 })
     }
 
-    /// Counts the names of the next page. Returns false after the last page.
-    pub(in super::super) async fn page(&mut self, counts: &mut NameCounts) -> Result<bool, Error> {
+    /// Counts the names and the bytes of the next page. Returns false after the last page.
+    pub(in super::super) async fn page(
+        &mut self,
+        counts: &mut NameCounts,
+        bytes: &mut NameCounts,
+    ) -> Result<bool, Error> {
         let page = self.primaries.page(self.node, self.cursor, &self.pattern);
         let (next, keys) = answered(ANSWER_MAX, page).await?;
-        for key in keys {
-            self.count(&key, counts);
+        for key in &keys {
+            self.count(key, counts);
         }
+        self.measure(&keys, bytes).await?;
         self.cursor = next;
         self.node += usize::from(next == 0);
         Ok(self.node < self.primaries.count())
+    }
+
+    /// Adds the bytes of these keys to their namespaces.
+    async fn measure(&mut self, keys: &[Vec<u8>], bytes: &mut NameCounts) -> Result<(), Error> {
+        let mut owned: Vec<(&Vec<u8>, Box<[u8]>)> = Vec::new();
+        for key in keys.iter().filter(|_| !bytes.is_empty()) {
+            let named = self.keys.parse(key);
+            let prefix = named.map(|named| Box::from(Namespace::prefix_of(&named.name)));
+            if let Some(prefix) = prefix.filter(|prefix| bytes.contains_key(prefix)) {
+                owned.push((key, prefix));
+            }
+        }
+        if owned.is_empty() {
+            return Ok(());
+        }
+        let of_node = owned.iter().map(|(key, _)| &***key);
+        let sizes = answered(ANSWER_MAX, self.primaries.sizes(self.node, of_node)).await?;
+        for ((_, prefix), size) in owned.iter().zip(sizes) {
+            // A key that has expired since has no size.
+            if let Some(count) = bytes.get_mut(prefix) {
+                *count += size.unwrap_or_default();
+            }
+        }
+        Ok(())
     }
 
     fn count(&self, key: &[u8], counts: &mut NameCounts) {

@@ -1,10 +1,12 @@
-//! The limits of namespaces on their entries in Redis: `names_max`, `leases_max` and `queued_max`.
+//! The limits of namespaces on their entries in Redis: `names_max`, `leases_max`, `queued_max` and
+//! `bytes_max`.
 //!
 //! Each server counts the totals of a namespace from time to time (`engine::counter`), and adds the
 //! entries that it admits itself (`decision/budget/tally.rs`). While a total leaves no room:
 //! - A decision that may grant a lease or queue a task is sent as limited. Its script adds no
 //!   entry, but still answers repeats ([`Call::is_limited`]).
 //! - A decision that may create a partition is refused, unless its name is known.
+//! - A decision that may add bytes is refused, also a repeat: what it has added is not known here.
 //!
 //! A total is a snapshot, so it can exceed its limit for a while. Capacities do not depend on it.
 //!
@@ -143,7 +145,9 @@ impl Redis {
     pub(super) async fn quotas<D: Decision>(&self, decisions: &[D], deadline: Instant) -> Quotas {
         let namespaces = self.hub.namespaces();
         let is_limited = |decision: &D| {
-            (D::OPTIONAL.kind().is_some() || (D::DELIVERY.creates)(decision))
+            (D::OPTIONAL.kind().is_some()
+                || (D::DELIVERY.creates)(decision)
+                || (D::DELIVERY.adds)(decision) > 0)
                 && namespaces.of(Namespace::prefix_of(decision.partition())).is_some()
         };
         if !namespaces.has_totals() || !decisions.iter().any(is_limited) {
@@ -175,8 +179,15 @@ impl Redis {
         let unsure = self.look_up(&unknown, monotonic() + time).await;
         let quota = |(decision, used): (&D, Option<Arc<NamespaceUse>>)| match used {
             None => Ok(Quota::default()),
-            Some(used) if unsure.contains(&decision.partition()) => Ok(Quota::of::<D>(used)),
-            Some(used) => self.add_name(decision, &used).map(|()| Quota::of::<D>(used)),
+            Some(used) => {
+                if !unsure.contains(&decision.partition()) {
+                    self.add_name(decision, &used)?;
+                }
+                if (D::DELIVERY.adds)(decision) > 0 {
+                    used.add_bytes((D::DELIVERY.adds)(decision))?;
+                }
+                Ok(Quota::of::<D>(used))
+            }
         };
         Quotas(decisions.iter().zip(used).map(quota).collect())
     }

@@ -10,10 +10,10 @@ use evaluation::{Evaluated, Evaluation};
 
 use super::{
     Answer, Ban, LimitUse, Meter, MeterName, NAMES_MAX, NoteBan, REPLAY, RateEvent, RateEventKind,
-    Rule, Verdict, ban_record::BanRecord,
+    Rule, TEXT_BYTES_MAX, Verdict, ban_record::BanRecord, meter::LIMIT_BYTES,
 };
 use crate::decision::{
-    Call, Decision, Delivery, Indexing, Optional, Outcomes, Reply,
+    Call, Decision, Delivery, ENTRY_BYTES, Indexing, Optional, Outcomes, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -147,6 +147,11 @@ impl Decision for CheckRate {
         is_repeatable: |check| check.look() || check.request.is_some(),
         cost: |check| check.rule.cost(),
         creates: |check| !check.look(),
+        adds: |check| {
+            let answer = check.rule.limits.len() as u64 * LIMIT_BYTES + 2 * TEXT_BYTES_MAX as u64;
+            let text = |request: &Name| ENTRY_BYTES + request.as_bytes().len() as u64 + answer;
+            check.request.as_ref().filter(|_| !check.look()).map_or(0, text)
+        },
         ..Delivery::DEFAULT
     };
     const OPTIONAL: Optional<CheckRate> = Optional::NONE.affects_denials();

@@ -17,11 +17,27 @@ use super::{
     order::{Order, Reservation, ReservationState, hold_member},
 };
 use crate::decision::{
-    Bin, State, export::text, incremental_map::IncrementalMap, persistence::Touched,
-    replay_cache::ReplayCache, time::Timestamp,
+    Bin, ENTRY_BYTES, Holds, State,
+    export::text,
+    incremental_map::IncrementalMap,
+    names::NAME_BYTES_MAX,
+    persistence::Touched,
+    replay_cache::{ReplayCache, ReplayValue},
+    time::Timestamp,
 };
 
+impl ReplayValue for Order {
+    fn bytes(&self) -> u64 {
+        self.reservation.buyer.len() as u64
+    }
+}
+
+impl ReplayValue for Stock {}
+
 pub(crate) use lines::{BuyerLine, HoldLine, OrderLine, RestockLine, StockLine};
+
+/// What a buyer counts in bytes: the length of its name is not known when it leaves.
+pub(super) const BUYER_BYTES: u64 = ENTRY_BYTES + NAME_BYTES_MAX as u64;
 
 /// The stock of a sku, its holds, and the records of its orders.
 #[derive(Debug, Default)]
@@ -206,6 +222,13 @@ impl Sku {
 impl State for Sku {
     const CAPABILITY: &'static str = "stock";
     const NAME_KEY: Option<&'static str> = Some("stock");
+
+    /// An order counts twice, for its record and its hold.
+    fn holds(&self) -> Holds {
+        let buyers = self.buyers.len() as u64 * BUYER_BYTES;
+        let bytes = 2 * self.orders.bytes() + self.replays.bytes() + buyers;
+        Holds { bytes, ..Holds::default() }
+    }
 
     /// Reclaims expired holds in the background, without a call about the sku.
     fn sweep(&mut self, now: Timestamp, budget: usize, _: &mut Bin) -> usize {

@@ -22,7 +22,7 @@ pub(super) async fn limited(redis: bool, limits: &str) -> World {
     World::with_rules(redis, configured(&format!("[[namespace]]\nmatch = \"\"\n{limits}"))).await
 }
 
-pub(super) fn assert_limit(refused: &Status, limit: &str, value: u32) {
+pub(super) fn assert_limit(refused: &Status, limit: &str, value: u64) {
     assert_at_limit(refused, "NAMESPACE_LIMIT");
     let details = refused.get_error_details();
     let metadata = &details.error_info().unwrap().metadata;

@@ -1,6 +1,7 @@
 //! TLS, client certificates, callers and their rights, reloads, and peers with another protocol.
 
 mod audit;
+mod bytes;
 mod callers;
 mod commands;
 mod documented;

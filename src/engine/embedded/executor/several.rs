@@ -7,9 +7,11 @@ use super::{
         Embedded, memory_full,
         tables::{Sharded, Tabled},
     },
-    line_up,
+    NAMES_RETRY, line_up,
 };
-use crate::decision::{Decision, error::Error};
+use crate::decision::{
+    Decision, Holds, PARTITION_BYTES, budget::exceeded, error::Error, names::Namespace,
+};
 
 impl<S: Tabled> Sharded for Vec<S> {
     fn execute<D>(engine: &Embedded, decision: &D) -> (Result<D::Outcome, Error>, u64)
@@ -38,13 +40,12 @@ impl Embedded {
     /// Executes a decision about several partitions. Its changes are one entry of the journal.
     ///
     /// New partitions are registered before the decision, because it cannot be undone. Those that it
-    /// leaves empty are removed again. States that hold leases are not supported.
+    /// leaves empty are removed again. Leases and queued tasks are not limited here.
     fn execute_several<S, D>(&self, decision: &D) -> (Result<D::Outcome, Error>, u64)
     where
         S: Tabled,
         D: Decision<State = Vec<S>>,
     {
-        const { assert!(!S::HOLDS, "the leases of several states are not counted") };
         let (partitions, tag) = (decision.partitions(), S::tag(decision.partition()));
         let mut tables = self.shard(tag);
         // Read under the lock, as for one partition.
@@ -56,9 +57,16 @@ impl Embedded {
             true => partitions.iter().copied().filter(is_new).collect(),
             false => Vec::new(),
         };
-        if let Err(error) = self.name_all::<S>(&new) {
+        if let Err(error) = self.has_bytes(&new).and_then(|()| self.name_all::<S>(&new)) {
             return (Err(error), notes.ticket);
         }
+        let before: Vec<Holds> = partitions
+            .iter()
+            .map(|partition| {
+                let state = table.get(partition);
+                state.and_then(|state| self.counts.before(partition, state)).unwrap_or_default()
+            })
+            .collect();
         let take = |partition: &&[u8]| match table.get_mut(partition) {
             Some(state) => mem::take(state),
             None => {
@@ -92,12 +100,30 @@ impl Embedded {
                 None if new.contains(&partition) => self.namespaces.remove::<S>(partition),
                 None => {}
             }
+            if self.counts.is_on() {
+                self.counts.after(partition, before[index], table.get(partition));
+            }
         }
         for event in events {
             S::append_event(&mut tables, tag, *event, now, is_recorded);
         }
         let change = self.journal().map_or(0, |journal| line_up(&mut tables.notes, journal));
         (Ok(outcome), change)
+    }
+
+    /// Fails with [`Error::NamespaceLimit`] if new partitions exceed the bytes of their namespace.
+    fn has_bytes(&self, new: &[&[u8]]) -> Result<(), Error> {
+        let Some(first) = new.first().filter(|_| self.counts.is_on()) else { return Ok(()) };
+        let prefix = Namespace::prefix_of(first);
+        let used = self.hub().namespaces().of(prefix);
+        match used.and_then(|used| used.bytes_max()) {
+            Some(most)
+                if !self.counts.take_bytes(prefix, 0, most.saturating_sub(PARTITION_BYTES)) =>
+            {
+                Err(exceeded("bytes_max", most, NAMES_RETRY))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Registers new partitions: all, or none if it fails.

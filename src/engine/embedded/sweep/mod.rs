@@ -24,6 +24,7 @@ use super::{
     executor::line_up,
     journal::Journal,
     namespaces::Namespaces,
+    quota::QuotaCounts,
     tables::{Tabled, Tables, drain},
 };
 use crate::decision::{
@@ -81,9 +82,16 @@ struct SweptSegment {
 }
 
 /// Sweeps one segment of a table: tables, segment, time, whether changes are persisted, the registry
-/// of namespaces, budget, and dropped values.
-type Sweep =
-    fn(&mut Tables, usize, Timestamp, bool, &Namespaces, &mut Budget, &mut Bin) -> SweptSegment;
+/// of namespaces, their counts, budget, and dropped values.
+type Sweep = fn(
+    &mut Tables,
+    usize,
+    Timestamp,
+    bool,
+    (&Namespaces, &QuotaCounts),
+    &mut Budget,
+    &mut Bin,
+) -> SweptSegment;
 
 macro_rules! kinds {
     ($($table:ident: $state:ty $(, events $event:ty => $history:ident)?;)*) => {
@@ -172,7 +180,7 @@ impl Embedded {
                 place.part,
                 now,
                 is_kept,
-                &self.namespaces,
+                (&self.namespaces, &self.counts),
                 &mut budget,
                 &mut bin,
             );
@@ -225,7 +233,7 @@ fn sweep<S: Tabled>(
     part: usize,
     now: Timestamp,
     is_kept: bool,
-    namespaces: &Namespaces,
+    (namespaces, counts): (&Namespaces, &QuotaCounts),
     budget: &mut Budget,
     bin: &mut Bin,
 ) -> SweptSegment {
@@ -237,6 +245,7 @@ fn sweep<S: Tabled>(
                 return true;
             }
             let before = budget.dropped();
+            let held = counts.before(partition, state);
             loop {
                 let slice = budget.slice();
                 let dropped = state.sweep(now, slice, bin);
@@ -246,6 +255,9 @@ fn sweep<S: Tabled>(
                 }
             }
             let is_vacant = state.is_vacant(now);
+            if let Some(held) = held {
+                counts.after(partition, held, Some(&*state).filter(|_| !is_vacant));
+            }
             if is_vacant && budget.dropped() == before {
                 // The removal of a partition counts as one entry.
                 budget.spend(1);

@@ -122,6 +122,20 @@ impl Primaries {
         scan.query_async(&mut node.socket).await.map_err(told)
     }
 
+    /// The memory of keys of one primary, in bytes; `None` for a key that does not exist.
+    pub(in super::super) async fn sizes<'a>(
+        &mut self,
+        node: usize,
+        keys: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<Vec<Option<u64>>, String> {
+        let node = self.nodes.get_mut(node).ok_or("there is no such primary")?;
+        let mut pipeline = Pipeline::new();
+        for key in keys {
+            pipeline.cmd("MEMORY").arg("USAGE").arg(key);
+        }
+        pipeline.query_async(&mut node.socket).await.map_err(told)
+    }
+
     /// Sends a command to the node that has its key.
     pub(super) async fn ask<T: FromRedisValue>(
         &mut self,
