@@ -18,7 +18,7 @@ use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
 
-use crate::clock::Moment;
+use crate::{Error, clock::Moment, error::TLS_MISMATCH, server::Server};
 
 /// Interval of the health checks of each server, and the timeout of each check.
 const CHECK: Duration = Duration::from_secs(1);
@@ -26,11 +26,14 @@ const CHECK: Duration = Duration::from_secs(1);
 /// answer to the next one.
 const SILENT_MAX: Duration = Duration::from_millis(500);
 
+/// Reason of a call that waited on a server which shuts down.
+const SERVER_ENDING: &str = "SERVER_ENDING";
+
 /// One connection to each server.
 pub(crate) struct Channels {
     members: Box<[Member]>,
-    /// Whether each server is healthy. The health checks set it for all connections to it.
-    healthy: Arc<[AtomicBool]>,
+    /// The health of each server, for all connections to it.
+    servers: Arc<[Server]>,
     next: AtomicUsize,
     closed: AtomicBool,
 }
@@ -56,30 +59,30 @@ impl Channels {
     }
 
     pub(crate) fn new(channels: Vec<(Endpoint, Channel)>) -> Channels {
-        let healthy = channels.iter().map(|_| AtomicBool::new(true)).collect();
+        let servers = channels.iter().map(|_| Server::new()).collect();
         let member = |(endpoint, channel)| Member {
             endpoint,
             channel: Mutex::new(channel),
             silent: Mutex::new(None),
         };
         let members = channels.into_iter().map(member).collect();
-        Channels { members, healthy, next: AtomicUsize::new(0), closed: AtomicBool::new(false) }
+        Channels { members, servers, next: AtomicUsize::new(0), closed: AtomicBool::new(false) }
     }
 
     /// Creates further connections to the same servers.
     pub(crate) fn again(&self) -> Channels {
         let endpoints: Vec<Endpoint> = self.members.iter().map(|it| it.endpoint.clone()).collect();
-        Channels { healthy: self.healthy.clone(), ..Channels::lazy(&endpoints) }
+        Channels { servers: self.servers.clone(), ..Channels::lazy(&endpoints) }
     }
 
-    /// Picks the next healthy server; any server if none is healthy.
+    /// Picks the next usable server; any server if none is usable.
     pub(crate) fn pick(&self) -> Picked<'_> {
         let count = self.members.len();
         let first = self.next.fetch_add(1, Ordering::Relaxed);
-        let healthy = (0..count)
+        let usable = (0..count)
             .map(|step| first.wrapping_add(step) % count)
-            .find(|index| self.healthy[*index].load(Ordering::Relaxed));
-        Picked { channels: self, index: healthy.unwrap_or(first % count) }
+            .find(|index| self.servers[*index].is_usable());
+        Picked { channels: self, index: usable.unwrap_or(first % count) }
     }
 
     /// A server was unreachable when the connection was opened.
@@ -121,21 +124,45 @@ impl Picked<'_> {
         locked(&self.channels.members[self.index].channel).clone()
     }
 
+    fn server(&self) -> &Server {
+        &self.channels.servers[self.index]
+    }
+
+    /// Fails during the pause after a call to a server with the other protocol.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.server().refusal().map_or(Ok(()), Err)
+    }
+
+    /// The call failed with an error. It tells how the server fares.
+    pub(crate) fn failed(&self, error: &Error) {
+        match error.code {
+            _ if error.reason == TLS_MISMATCH => self.server().refused(error),
+            "UNAVAILABLE" if error.retry_after.is_none() => self.unreachable(),
+            _ if error.reason == SERVER_ENDING => self.unreachable(),
+            _ if error.is_own_deadline() => self.silent(),
+            _ => self.answered(),
+        }
+    }
+
     /// The server answered.
     pub(crate) fn answered(&self) {
+        self.server().answered();
         *locked(&self.channels.members[self.index].silent) = None;
     }
 
     /// The server is unreachable or is shutting down. It gets no call until it is healthy again.
     pub(crate) fn unreachable(&self) {
         if self.channels.members.len() > 1 {
-            self.channels.healthy[self.index].store(false, Ordering::Relaxed);
+            self.server().set_healthy(false);
         }
     }
 
-    /// No answer came in time. The connection may be dead: it is replaced after further such
-    /// attempts.
+    /// No answer came in time. Of several servers, one that hangs gets no call until it is healthy
+    /// again. The connection may be dead: it is replaced after further such attempts.
     pub(crate) fn silent(&self) {
+        if self.server().is_hanging() {
+            self.unreachable();
+        }
         let member = &self.channels.members[self.index];
         let mut silent = locked(&member.silent);
         match *silent {
@@ -162,6 +189,9 @@ async fn check(channels: Weak<Channels>, index: usize) {
             return;
         }
         let picked = Picked { channels: &channels, index };
+        if picked.check().is_err() {
+            continue;
+        }
         let mut client = HealthClient::new(picked.channel());
         let answer = timeout(CHECK, client.check(HealthCheckRequest::default())).await;
         let is_serving = match answer {
@@ -173,7 +203,7 @@ async fn check(channels: Weak<Channels>, index: usize) {
                 false
             }
         };
-        channels.healthy[index].store(is_serving, Ordering::Relaxed);
+        channels.servers[index].set_healthy(is_serving);
     }
 }
 
@@ -197,6 +227,35 @@ mod tests {
             Picked { channels: &channels, index }.unreachable();
         }
         assert!(picks(3).contains(&1), "any of the unhealthy ones");
-        assert!(!channels.again().healthy[1].load(Ordering::Relaxed), "the health is shared");
+        assert!(!channels.again().servers[1].is_usable(), "the health is shared");
+    }
+
+    #[tokio::test]
+    async fn j26_a_server_that_hangs_is_skipped_until_a_health_check_succeeds() {
+        let channels = three();
+        let hanging = Picked { channels: &channels, index: 1 };
+        hanging.silent();
+        hanging.answered();
+        hanging.silent();
+        assert!(channels.servers[1].is_usable(), "only deadlines in a row count");
+        hanging.silent();
+        assert!((0..6).all(|_| channels.pick().index != 1));
+        channels.servers[1].set_healthy(true);
+        hanging.silent();
+        assert!((0..3).any(|_| channels.pick().index == 1));
+        let alone = Channels::lazy(&[Endpoint::from_static("http://127.0.0.1:1")]);
+        (0..3).for_each(|_| alone.pick().silent());
+        assert!(alone.servers[0].is_usable());
+    }
+
+    #[tokio::test]
+    async fn j25_a_server_with_the_other_protocol_gets_no_calls_for_a_while() {
+        let channels = three();
+        let other = Picked { channels: &channels, index: 1 };
+        other.failed(&Error { reason: TLS_MISMATCH.to_owned(), ..Error::default() });
+        assert!((0..6).all(|_| channels.pick().index != 1));
+        assert_eq!(other.check().unwrap_err().reason, TLS_MISMATCH);
+        other.answered();
+        assert_eq!(other.check(), Ok(()));
     }
 }

@@ -18,7 +18,8 @@ use tonic::{
 use crate::{
     Access, Error, Options, Pool,
     calls::Call,
-    channels::Channels,
+    channels::{Channels, Picked},
+    check_log::CheckLog,
     clock::Moment,
     closing::Closing,
     keeper::Keeper,
@@ -33,8 +34,8 @@ use crate::{
 const NAMESPACE: &str = "x-tollgate-namespace";
 /// Mean pause before a call that waits is made again.
 const WAITING_PAUSE: Duration = Duration::from_millis(300);
-/// Reason of a call that waited on a server which shuts down.
-const SERVER_ENDING: &str = "SERVER_ENDING";
+/// Part of a deadline after which a call that is dropped had no answer in time.
+const NEARLY: f32 = 0.95;
 
 /// A connection to one or several servers. Clones share it. It reconnects when it is lost.
 #[derive(Debug, Clone)]
@@ -53,6 +54,7 @@ struct Shared {
     namespace: Option<MetadataValue<Ascii>>,
     keeper: Keeper,
     closing: Closing,
+    checks: CheckLog,
     /// Number of attempts.
     sent: AtomicU64,
 }
@@ -61,6 +63,23 @@ struct Shared {
 pub(crate) struct Answered<T> {
     pub(crate) answer: T,
     pub(crate) sent: Moment,
+}
+
+/// An attempt without an answer so far.
+struct Pending<'a> {
+    picked: Option<Picked<'a>>,
+    sent: Moment,
+    deadline: Duration,
+}
+
+impl Drop for Pending<'_> {
+    /// A limiter that decides after one deadline drops the call just before its own.
+    fn drop(&mut self) {
+        let is_late = self.sent.elapsed() >= self.deadline.mul_f32(NEARLY);
+        if let Some(picked) = self.picked.take().filter(|_| is_late) {
+            picked.silent();
+        }
+    }
 }
 
 impl Connection {
@@ -89,6 +108,7 @@ impl Connection {
             lanes: Lanes::default(),
             keeper: Keeper::default(),
             closing: Closing::default(),
+            checks: CheckLog::default(),
             sent: AtomicU64::new(0),
             main: main.clone(),
             options,
@@ -159,6 +179,10 @@ impl Connection {
 
     pub(crate) fn closing(&self) -> &Closing {
         &self.shared.closing
+    }
+
+    pub(crate) fn checks(&self) -> &CheckLog {
+        &self.shared.checks
     }
 
     pub(crate) fn keeper(&self) -> &Keeper {
@@ -242,22 +266,21 @@ impl Connection {
         let mut request = self.request(message)?;
         request.set_timeout(deadline);
         let picked = channels.pick();
+        picked.check()?;
         self.shared.sent.fetch_add(1, Ordering::Relaxed);
         let sent = Moment::now();
         let call = timeout(deadline, send(picked.channel(), request));
-        match self.shared.closing.run(call).await? {
+        let mut pending = Pending { picked: Some(picked), sent, deadline };
+        let answer = self.shared.closing.run(call).await?;
+        let Some(picked) = pending.picked.take() else { return Err(Error::deadline()) };
+        match answer {
             Ok(Ok(answer)) => {
                 picked.answered();
                 Ok(Answered { answer: answer.into_inner(), sent })
             }
             Ok(Err(status)) => {
                 let error = Error::from(status);
-                match error.code {
-                    "UNAVAILABLE" if error.retry_after.is_none() => picked.unreachable(),
-                    _ if error.reason == SERVER_ENDING => picked.unreachable(),
-                    _ if error.is_own_deadline() => picked.silent(),
-                    _ => picked.answered(),
-                }
+                picked.failed(&error);
                 Err(error)
             }
             Err(_) => {
@@ -279,6 +302,7 @@ impl Connection {
     {
         let request = self.request(message)?;
         let picked = place.channels().pick();
+        picked.check()?;
         self.shared.sent.fetch_add(1, Ordering::Relaxed);
         let call = timeout(self.deadline(), open(picked.channel(), request));
         match self.shared.closing.run(call).await? {
@@ -286,7 +310,7 @@ impl Connection {
             Ok(Err(status)) => {
                 let error = Error::from(status);
                 if error.code == "UNAVAILABLE" {
-                    picked.unreachable();
+                    picked.failed(&error);
                 }
                 Err(error)
             }

@@ -12,6 +12,14 @@ const UNSENT: &str = "connection closed";
 /// Start of the message of a call that was sent over a connection that broke.
 const BROKEN: &str = "the connection broke: ";
 const OWN_DEADLINE: &str = "no answer by the call's deadline";
+/// Reason of an error: the server uses TLS and the client does not, or the reverse.
+pub(crate) const TLS_MISMATCH: &str = "TLS_MISMATCH";
+/// Texts of the causes of such an error: of a server that requires TLS, and of rustls if the answer
+/// is no TLS record. Each with the hint.
+const MISMATCHES: [(&str, &str); 2] = [
+    ("this port of Tollgate requires TLS", "the server requires TLS: use https and Access::ca"),
+    ("InvalidContentType", "the server does not use TLS: use http, without certificates"),
+];
 const CLOSED: &str = "the connection is closed";
 
 /// A call that returned no decision.
@@ -58,7 +66,7 @@ impl Error {
     pub fn may_have_run(&self) -> bool {
         match self.code {
             "CANCELLED" | "DEADLINE_EXCEEDED" | "UNKNOWN" => true,
-            "UNAVAILABLE" => self.message.starts_with(BROKEN),
+            "UNAVAILABLE" => self.message.starts_with(BROKEN) && self.reason != TLS_MISMATCH,
             _ => false,
         }
     }
@@ -123,7 +131,17 @@ impl Error {
 
     /// No connection.
     pub(crate) fn unreachable(error: &transport::Error) -> Error {
-        Error::new(Code::Unavailable, cause(error))
+        Error::new(Code::Unavailable, cause(error)).explained()
+    }
+
+    /// Adds that client and server disagree about TLS.
+    fn explained(self) -> Error {
+        let Some((_, hint)) = MISMATCHES.iter().find(|(text, _)| self.message.contains(text))
+        else {
+            return self;
+        };
+        let message = format!("{}; {hint}", self.message);
+        Error { message, reason: TLS_MISMATCH.to_owned(), ..self }
     }
 
     /// Certificates that cannot be used.
@@ -140,6 +158,13 @@ impl From<Status> for Error {
         }
         let source = std::error::Error::source(&status);
         match source.map(cause) {
+            // This process made the status: the HTTP/2 error of a server that requires TLS.
+            Some(_) if status.code() == Code::PermissionDenied => {
+                Error::new(Code::Unavailable, MISMATCHES[0].0).explained()
+            }
+            Some(cause) if MISMATCHES.iter().any(|(text, _)| cause.contains(text)) => {
+                Error::new(Code::Unavailable, cause).explained()
+            }
             // Under TLS 1.3 a client learns only with its first call that it was refused.
             Some(cause) if cause.contains("received fatal alert") => {
                 Error::new(Code::Unavailable, format!("the server refuses TLS: {cause}"))
@@ -150,7 +175,7 @@ impl From<Status> for Error {
             // The status has a cause, so this process made it: the connection broke. Its code
             // depends on the layer that noticed.
             Some(cause) if is_broken(status.code()) && !is_unconnected(source) => {
-                Error::new(Code::Unavailable, format!("{BROKEN}{cause}"))
+                Error::new(Code::Unavailable, format!("{BROKEN}{cause}")).explained()
             }
             _ => detailed(&status),
         }

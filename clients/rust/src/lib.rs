@@ -38,12 +38,14 @@
 //! Every object is used from any task of a tokio runtime, and clones of a [`Connection`] share it.
 
 mod access;
+mod address;
 mod admin;
 mod admit;
 mod allocator;
 mod bulk;
 mod calls;
 mod channels;
+mod check_log;
 mod clock;
 mod closing;
 mod connection;
@@ -65,6 +67,7 @@ mod rate;
 mod reservation;
 mod retry;
 mod sequence;
+mod server;
 mod stock;
 mod token;
 mod turns;
@@ -73,6 +76,7 @@ mod watch;
 mod worker;
 
 pub use access::Access;
+pub use address::{IPV6_BITS, address_key};
 pub use admit::Admit;
 pub use allocator::{Allocator, Serial};
 pub use bulk::Results;

@@ -56,7 +56,9 @@ impl Connection {
 }
 
 impl Limiter {
-    /// Allows calls that no server decides: the service stays available without its limits.
+    /// Allows calls that no server decides: the service stays available without its limits. So do
+    /// mistakes of the configuration, such as an unknown policy. A warning of `tracing` says so, at
+    /// most once in 10 s for each policy.
     pub fn fail_open(mut self) -> Limiter {
         self.on_failure = OnFailure::Open;
         self
@@ -70,7 +72,8 @@ impl Limiter {
 
     /// Counts a call of a key. Fails if no server decides, unless the limiter fails open or closed:
     /// then it decides within one deadline, the wait for a turn included.
-    /// A request that is invalid always fails.
+    /// A request that is invalid always fails. Unless the limiter fails open, so does an unknown
+    /// policy, with NOT_FOUND and the reason `POLICY_NOT_FOUND`.
     pub async fn check(&self, key: &str) -> Result<Rate, Error> {
         self.check_cost(key, 1, None).await
     }
@@ -99,16 +102,29 @@ impl Limiter {
         };
         match answer {
             Ok(response) => Rate::new(response),
-            Err(error) if is_undecided(&error) => match self.on_failure {
-                OnFailure::Error => Err(error),
-                OnFailure::Open => Ok(Rate::undecided(true, None)),
-                OnFailure::Closed => {
+            Err(error) => match self.on_failure {
+                // A bad request has a key that its caller chose, and so passes no limiter.
+                OnFailure::Open if error.code != "INVALID_ARGUMENT" && !error.is_closed() => {
+                    self.log("the call passes (fail open)", &error);
+                    Ok(Rate::undecided(true, None))
+                }
+                OnFailure::Closed if is_undecided(&error) => {
+                    self.log("the call is refused (fail closed)", &error);
                     let after = error.retry_after.unwrap_or(Duration::from_secs(1));
                     Ok(Rate::undecided(false, Some(after)))
                 }
+                _ => Err(error),
             },
-            Err(error) => Err(error),
         }
+    }
+
+    /// Logs that a check was not decided, at most once in 10 s for each policy.
+    pub(crate) fn log(&self, effect: &'static str, error: &Error) {
+        let policy = match &self.against {
+            Against::Policy(policy) => policy,
+            Against::Rule(_) => "a rule",
+        };
+        self.connection.checks().undecided(policy, effect, error);
     }
 }
 

@@ -153,7 +153,10 @@ where
                     Ok(response)
                 }
                 Ok(rate) => Ok(layer.refused(&rate)),
-                Err(error) => Ok(layer.failed(&error)),
+                Err(error) => {
+                    layer.limiter.log("the request gets 503 or UNAVAILABLE", &error);
+                    Ok(layer.failed(&error))
+                }
             }
         })
     }

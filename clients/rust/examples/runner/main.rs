@@ -172,9 +172,11 @@ impl Runner {
             }
             "admit_many" | "complete_many" | "renew_many" | "hold" | "held" | "release"
             | "pairs" => self.bulk(&command, fields).await,
-            "check" | "get_key" | "next" | "allocator" | "allocate" | "lock" | "lock_state"
-            | "unlock" | "set_stock" | "add_stock" | "stock" | "reserve" | "confirm"
-            | "cancel_reservation" | "leave_reservation" => self.other(&command, fields).await,
+            "check" | "address_key" | "get_key" | "next" | "allocator" | "allocate" | "lock"
+            | "lock_state" | "unlock" | "set_stock" | "add_stock" | "stock" | "reserve"
+            | "confirm" | "cancel_reservation" | "leave_reservation" => {
+                self.other(&command, fields).await
+            }
             _ => self.admission(&command, fields).await,
         }
     }
@@ -228,6 +230,8 @@ fn short(name: &str, words: usize) -> &str {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
+    let log = tracing_subscriber::fmt().with_writer(std::io::stderr);
+    log.with_max_level(tracing::Level::WARN).init();
     let (output, lines) = mpsc::channel::<Value>();
     std::thread::spawn(move || {
         for line in lines {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tollgate_client::{Error as CallError, Limiter, Locking, Order, Reserving, Stock};
+use tollgate_client::{
+    Error as CallError, IPV6_BITS, Limiter, Locking, Order, Reserving, Stock, address_key,
+};
 
 use crate::{Answer, Fields, Object, Runner, admission::state, locked, put, short, unknown};
 
@@ -11,6 +13,7 @@ impl Runner {
     pub(crate) async fn other(self: &Arc<Runner>, command: &str, fields: Fields) -> Answer {
         match command {
             "check" => self.check(&fields).await,
+            "address_key" => Ok(address(&fields)),
             "get_key" => self.get_key(&fields).await,
             "next" => self.next(&fields).await,
             "allocator" => {
@@ -242,4 +245,13 @@ fn described(stock: &Stock) -> Value {
         "reserved": stock.reserved.to_string(),
         "sold": stock.sold.to_string(),
     })
+}
+
+/// The key of an address.
+fn address(fields: &Fields) -> Value {
+    let text = fields.text("address");
+    let bits = fields.number("prefix").unwrap_or(IPV6_BITS);
+    let plain = text.split('%').next().unwrap_or_default();
+    let key = plain.parse().map_or_else(|_| format!("ip:{text}"), |it| address_key(it, bits));
+    json!({ "key": key })
 }

@@ -217,7 +217,9 @@ async fn rates_count_once_and_health_is_serving() {
     assert!(limiter.check("k").await.unwrap().allowed);
     let refused = limiter.check("k").await.unwrap();
     assert!(!refused.allowed && refused.retry_after.unwrap() > Duration::ZERO);
-    let unknown = connection.limiter("unknown").fail_open().check("k").await.unwrap_err();
+    let open = connection.limiter("unknown").fail_open().check("k").await.unwrap();
+    assert!(open.allowed && open.degraded && open.verdict.is_none());
+    let unknown = connection.limiter("unknown").fail_closed().check("k").await.unwrap_err();
     assert_eq!((unknown.code, &*unknown.reason), ("NOT_FOUND", "POLICY_NOT_FOUND"));
     assert_eq!(connection.health("", SECOND * 5).await, Ok(Health::Serving));
 }
