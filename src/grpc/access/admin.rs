@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use hyper::{HeaderMap, header::AUTHORIZATION};
+use hyper::HeaderMap;
 use tonic::Status;
 
 use super::{
-    Access, Audited, Credentials, Denial, Granted, Memo, NAMESPACE, Peer, Permission, Service,
-    audit, callers::Caller, rpc,
+    Access, Audited, Credentials, Denial, Granted, Memo, Peer, Permission, Service,
+    asked_namespace, audit, authorization, callers::Caller, rpc,
 };
 use crate::{decision::names::Namespace, grpc::scope::Scope};
 
@@ -32,14 +32,7 @@ impl Access {
             audit::refused("", "", "admin pages", "", denial.reason());
             (false, denial.status().message().to_owned())
         };
-        let values = headers.get_all(AUTHORIZATION);
-        let value = match (values.iter().next(), values.iter().nth(1)) {
-            (Some(value), None) => value.as_bytes(),
-            (None, _) => return Err(refused(Denial::Missing)),
-            _ => return Err(refused(Denial::Malformed)),
-        };
-        let credentials = Credentials::Authorization(value.into());
-        let memo = self.authenticate(credentials, self.generation()).map_err(refused)?;
+        let memo = self.caller(headers).map_err(refused)?;
         match memo.caller.reads_server() {
             true => Ok(()),
             false => {
@@ -52,8 +45,8 @@ impl Access {
 
     /// Authenticates the credentials in headers, without a check of rights. The error is the reason.
     fn caller(&self, headers: &HeaderMap) -> Result<Memo, Denial> {
-        let value = headers.get(AUTHORIZATION).ok_or(Denial::Missing)?;
-        let credentials = Credentials::Authorization(value.as_bytes().into());
+        let value = authorization(headers)?.ok_or(Denial::Missing)?;
+        let credentials = Credentials::Authorization(value.into());
         self.authenticate(credentials, self.generation())
     }
 
@@ -79,7 +72,7 @@ impl Access {
         if self.is_open() {
             return Some(Namespace::DEFAULT);
         }
-        let asked = headers.get(NAMESPACE).map(|value| value.as_bytes());
+        let asked = asked_namespace(headers).ok()?;
         let memo = self.caller(headers).ok()?;
         memo.caller.permit(rpc::of(path)?, asked).ok()
     }

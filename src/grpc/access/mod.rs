@@ -161,7 +161,7 @@ impl Access {
         headers: &HeaderMap,
         peer: &Peer,
     ) -> Result<Granted, RefusedCall> {
-        let authorization = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
+        let authorization = authorization(headers)?;
         let generation = self.generation();
         let mut memos = peer.memos.take();
         let known = memos.iter().position(|memo| memo.is_current(generation, authorization));
@@ -170,7 +170,7 @@ impl Access {
             Some(known) => memos[..=known].rotate_right(1),
             None => {
                 memos.retain(|memo| memo.is_valid(generation));
-                let authenticated = self.authenticated(headers, authorization, peer, generation);
+                let authenticated = self.authenticated(authorization, peer, generation);
                 match authenticated {
                     Ok(memo) => {
                         memos.truncate(MEMOS_MAX - 1);
@@ -191,14 +191,10 @@ impl Access {
     /// Authenticates a call whose credentials are not remembered.
     fn authenticated(
         &self,
-        headers: &HeaderMap,
         authorization: Option<&[u8]>,
         peer: &Peer,
         generation: u64,
     ) -> Result<Memo, Denial> {
-        if headers.get_all(AUTHORIZATION).iter().nth(1).is_some() {
-            return Err(Denial::Malformed);
-        }
         let credentials = match authorization {
             Some(value) => Credentials::Authorization(value.into()),
             None => Credentials::Certificate(peer.certificate.clone()),
@@ -228,8 +224,8 @@ impl Access {
     ) -> Result<Granted, RefusedCall> {
         // An unknown rpc gets its error from its service.
         let Some(rpc) = rpc::of(path) else { return Ok(Granted::default()) };
-        let asked = headers.get(NAMESPACE).map(|value| value.as_bytes());
         let refused = |denial| RefusedCall { denial, caller: Some(memo.caller.name.clone()) };
+        let asked = asked_namespace(headers).map_err(refused)?;
         let namespace = memo.caller.permit(rpc, asked).map_err(refused)?;
         let watched = rpc.is_watch().then(|| Watched::new(self, memo, rpc, namespace.clone()));
         let (mut scope, is_limited) = memo.scope(&namespace);
@@ -246,6 +242,23 @@ impl Access {
 /// The rpc of a URL path, for a log line.
 fn verb(path: &str) -> &str {
     rpc::of(path).map_or(path, |rpc| rpc.name)
+}
+
+/// The value of `authorization`. Fails if it is repeated: a proxy may have checked another one.
+fn authorization(headers: &HeaderMap) -> Result<Option<&[u8]>, Denial> {
+    only(headers, AUTHORIZATION).ok_or(Denial::Malformed)
+}
+
+/// The namespace that the headers ask for. Fails if it is repeated.
+fn asked_namespace(headers: &HeaderMap) -> Result<Option<&[u8]>, Denial> {
+    only(headers, NAMESPACE).ok_or(Denial::NamespaceMalformed("must be one value"))
+}
+
+/// The value of a header, if it has one. `None` if it has several.
+fn only(headers: &HeaderMap, name: HeaderName) -> Option<Option<&[u8]>> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next().map(|value| value.as_bytes());
+    values.next().is_none().then_some(value)
 }
 
 /// The token of a value of `authorization`.

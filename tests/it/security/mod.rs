@@ -5,6 +5,7 @@ mod bytes;
 mod callers;
 mod commands;
 mod documented;
+mod headers;
 mod key_set;
 mod limits;
 mod limits_redis;
