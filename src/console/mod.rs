@@ -45,7 +45,7 @@ use std::{convert::Infallible, sync::Arc};
 
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::{
-    Method, Request, Response, StatusCode,
+    HeaderMap, Method, Request, Response, StatusCode,
     body::{Bytes, Incoming},
     header::CONTENT_TYPE,
 };
@@ -160,6 +160,14 @@ impl Console {
                 let reason = "a form of another site is refused: Origin must be this Host";
                 return answer::refusal(StatusCode::FORBIDDEN, reason);
             }
+            // The session is checked before the body is read. A login has none yet, and a logout
+            // may come after its end.
+            Method::POST
+                if !["/login", "/logout"].contains(&head.uri.path())
+                    && !self.has_session(&head.headers) =>
+            {
+                return sign_in::redirect(&head.uri);
+            }
             Method::POST => match FormFields::read(body).await {
                 Some(form) => Some(form),
                 None => {
@@ -195,6 +203,12 @@ impl Console {
                 }
             }
         }
+    }
+
+    /// Whether a request has a session, or needs none.
+    fn has_session(&self, headers: &HeaderMap) -> bool {
+        let mut ids = cookies::all(headers, cookies::SESSION);
+        self.access.is_open() || ids.any(|id| self.sessions.get(id).is_some())
     }
 
     /// Answers a request that has no page.

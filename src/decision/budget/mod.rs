@@ -24,7 +24,7 @@ pub use adjustable::{AdjustablePermits, Place, Places};
 pub use callers::CallerLimits;
 pub use namespace_limits::{NamespaceLimits, NamespaceRule};
 pub use namespaces::{Held, NamespaceBudget, NamespaceUse, exceeded};
-pub use peers::{CONNECTION_COST, ConnectionCharge, PeerConnection, Peers, SharedPermits};
+pub use peers::{CONNECTION_COST, ConnectionCharge, PeerConnection, Peers, SharedPermits, network};
 pub use tally::{Added, Total};
 pub use usage::{LimitUsage, NamespaceUsage};
 

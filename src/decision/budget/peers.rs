@@ -154,7 +154,7 @@ impl Peers {
         address: IpAddr,
         connections_max: usize,
     ) -> Option<PeerConnection> {
-        let address = prefix(address);
+        let address = network(address);
         let mut table = self.table.lock();
         let limits = table.limits;
         let peer = match table.entries.entry(address) {
@@ -261,8 +261,9 @@ impl Drop for PeerConnection {
     }
 }
 
-/// What counts as one peer: an IPv4 address, or a network of 64 bits, which one host has whole.
-fn prefix(address: IpAddr) -> IpAddr {
+/// Returns what counts as one peer: an IPv4 address or an IPv6 /64, since one host usually owns the
+/// whole /64.
+pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
         IpAddr::V6(address) => {

@@ -22,6 +22,7 @@ use crate::{
         deadline::DEFAULT,
         reflection::DESCRIPTORS,
         rules::CurrentRules,
+        scope::Scope,
     },
 };
 
@@ -59,21 +60,23 @@ impl JsonService {
         super::rules_of(&self.handlers.rules).dump()
     }
 
-    /// Answers a body: 200 if the request passes, 429 if not. A caller needs the same token as for
-    /// gRPC. The body of an error is text.
-    pub(crate) async fn answer(&self, headers: &HeaderMap, body: &[u8]) -> (StatusCode, String) {
-        let scope = match self.access.is_open() {
-            true => None,
-            false => match self.access.check(PATH, headers, &Peer::new(None)) {
-                Ok(granted) => granted.scope,
-                Err(refused) => return failed(&refused),
-            },
-        };
+    /// Checks the token of a caller, which needs the same one as for gRPC, before its body is read.
+    /// The error is an answer.
+    pub(crate) fn scope(&self, headers: &HeaderMap) -> Result<Scope, (StatusCode, String)> {
+        if self.access.is_open() {
+            return Ok(Scope::default());
+        }
+        let granted = self.access.check(PATH, headers, &Peer::new(None));
+        granted.map(|granted| granted.scope.unwrap_or_default()).map_err(|error| failed(&error))
+    }
+
+    /// Answers a body: 200 if the request passes, 429 if not. The body of an error is text.
+    pub(crate) async fn answer(&self, scope: Scope, body: &[u8]) -> (StatusCode, String) {
         let Some(request) = decoded(body) else {
             return (StatusCode::BAD_REQUEST, "the body is not a RateLimitRequest\n".to_owned());
         };
         let deadline: Instant = monotonic() + DEFAULT;
-        let answer = self.handlers.decide(request, scope.unwrap_or_default(), deadline).await;
+        let answer = self.handlers.decide(request, scope, deadline).await;
         match answer {
             Err(status) => failed(&status),
             Ok(answer) => {

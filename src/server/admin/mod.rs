@@ -4,16 +4,27 @@
 //! are therefore limited. Each connection serves one request.
 
 mod pages;
+mod places;
 
-use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    future::pending,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
-use hyper::{server::conn::http1, service::service_fn};
+use hyper::{
+    Request,
+    body::{Body, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
-    time::{sleep, timeout},
+    sync::{Semaphore, oneshot},
+    time::sleep,
 };
 
 use crate::{
@@ -23,9 +34,8 @@ use crate::{
     grpc::{CurrentRules, JsonService, Routes, access::Access, rpcs},
 };
 use pages::AdminPages;
+use places::{AdminPlace, AdminPlaces};
 
-/// Maximum number of connections besides streams; further ones are closed at once.
-const CONNECTIONS_MAX: usize = 256;
 /// Time limit for the headers of a request.
 const HEADER_TIME_MAX: Duration = Duration::from_secs(5);
 /// Time limit for a connection, including its answer.
@@ -106,23 +116,30 @@ impl Admin {
 
 /// Accepts connections. Never completes.
 async fn accept(listener: &TcpListener, pages: Arc<AdminPages>) {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let places = Arc::<AdminPlaces>::default();
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, peer)) = listener.accept().await else {
             sleep(PAUSE).await;
             continue;
         };
-        let Ok(permit) = permits.clone().try_acquire_owned() else { continue };
-        tokio::spawn(connection(stream, pages.clone(), permit));
+        tokio::spawn(connection(stream, pages.clone(), places.enter(peer.ip())));
     }
 }
 
-/// Serves one request. A stream gives its permit back, because the console counts it.
-async fn connection(stream: TcpStream, pages: Arc<AdminPages>, permit: OwnedSemaphorePermit) {
+/// Serves one request. A stream leaves its place, because the console counts it.
+async fn connection(
+    stream: TcpStream,
+    pages: Arc<AdminPages>,
+    (place, mut end): (AdminPlace, oneshot::Receiver<()>),
+) {
     let (streams, is_stream) = oneshot::channel();
     let streams = Arc::new(Mutex::new(Some(streams)));
-    let service = service_fn(move |request| {
+    let is_received = place.is_received();
+    let service = service_fn(move |request: Request<Incoming>| {
         let (pages, streams) = (pages.clone(), streams.lock().take());
+        if request.body().is_end_stream() {
+            is_received.store(true, Ordering::Relaxed);
+        }
         async move {
             let response = pages.handle(request).await;
             if Console::is_stream(&response)
@@ -139,17 +156,20 @@ async fn connection(stream: TcpStream, pages: Arc<AdminPages>, permit: OwnedSema
         .max_buf_size(HEADER_BYTES_MAX)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
-    // The time limit disconnects slow clients.
+    // Disconnects slow clients, and those that must make room.
     let limit = async {
-        let permit = permit;
-        match timeout(TIME_MAX, is_stream).await {
-            Ok(Ok(())) => {
-                drop(permit);
-                sleep(STREAM_AGE_MAX + TIME_MAX).await;
-            }
-            // The connection has ended, or its time limit has passed.
-            Ok(Err(_)) => sleep(TIME_MAX).await,
-            Err(_) => {}
+        let is_stream = tokio::select! {
+            is_stream = is_stream => is_stream.is_ok(),
+            _ = &mut end => return,
+            () = sleep(TIME_MAX) => return,
+        };
+        if is_stream {
+            drop(place);
+            return sleep(STREAM_AGE_MAX + TIME_MAX).await;
+        }
+        tokio::select! {
+            _ = &mut end => {}
+            () = sleep(TIME_MAX) => {}
         }
     };
     tokio::select! {

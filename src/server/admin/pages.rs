@@ -65,11 +65,15 @@ impl AdminPages {
             let reason = if is_foreign { ORIGIN_REFUSED } else { HOST_REFUSED };
             return text(StatusCode::FORBIDDEN, &format!("{reason}\n"));
         }
+        let scope = match self.json.scope(&head.headers) {
+            Ok(scope) => scope,
+            Err((status, reason)) => return (status, TEXT, reason),
+        };
         let Ok(body) = Limited::new(body, JSON_BYTES_MAX).collect().await else {
             let error = format!("a body has at most {JSON_BYTES_MAX} bytes\n");
             return text(StatusCode::PAYLOAD_TOO_LARGE, &error);
         };
-        let (status, answer) = self.json.answer(&head.headers, &body.to_bytes()).await;
+        let (status, answer) = self.json.answer(scope, &body.to_bytes()).await;
         let is_json = [StatusCode::OK, StatusCode::TOO_MANY_REQUESTS].contains(&status);
         (status, if is_json { JSON } else { TEXT }, answer)
     }
