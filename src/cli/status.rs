@@ -21,8 +21,8 @@ Example:
   The status of a server:
     tollgate status --server http://10.0.0.7:50051
 
-Servers with the same configuration file print the same hash. Behind a load balancer, name
-each server with --server.
+Servers with the same rules print the same hash; addresses, TLS, log and threads may differ.
+Behind a load balancer, name each server with --server.
 
 Exit status: 0 if the server answers, whatever its status; 64 for a wrong command line; 69
 for no answer, or an error such as PERMISSION_DENIED.";

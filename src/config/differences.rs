@@ -29,12 +29,17 @@ const AT_RUN_TIME: [&str; 11] = [
     "sequence",
     "tls",
 ];
-/// The keys in an entry that identify it.
-const IDENTITY: [&str; 3] = ["match", "name", "namespace"];
+/// The keys and sections that differ between servers with the same rules.
+const OF_ONE_SERVER: [&str; 8] =
+    ["admin", "data_dir", "listen", "log_format", "log_level", "memory_max", "tls", "workers"];
+/// The hexadecimal digits of the hash of a configuration.
+const HASH_DIGITS: usize = 16;
 /// Keys whose values are secret.
 const SECRETS: [&str; 2] = ["token_sha256", "sentinel_password"];
 /// Stands for a secret.
 const HIDDEN: &str = "…";
+/// Stands between the path and the digest of a file.
+const CONTENTS: &str = " (SHA-256 ";
 /// The hexadecimal digits of the digest of a file.
 const DIGEST_DIGITS: usize = 12;
 
@@ -110,6 +115,25 @@ impl ConfigValues {
         differences
     }
 
+    /// The hash of the values that all servers with the same rules have in common. Comments, the
+    /// order of sections and the keys of one server do not change it, and neither does the document
+    /// at the URL of a key set, which servers fetch at different times.
+    pub(super) fn hash(&self) -> String {
+        let mut shared = Vec::new();
+        for (key, value) in &self.0 {
+            if OF_ONE_SERVER.contains(&section_of(key)) {
+                continue;
+            }
+            let hidden = if key == "jwt.jwks" { "" } else { &value.hidden };
+            let shown = value.shown.split(CONTENTS).next().unwrap_or_default();
+            // Digests have one length, so no two lists have the same text.
+            shared.extend([key, shown, hidden].map(|text| digest(text.as_bytes())));
+        }
+        let mut hash = digest(shared.concat().as_bytes());
+        hash.truncate(HASH_DIGITS);
+        hash
+    }
+
     /// The values by key, without secrets.
     pub(super) fn shown(&self) -> Vec<(String, String)> {
         self.0.iter().map(|(key, value)| (key.clone(), value.shown.clone())).collect()
@@ -138,17 +162,20 @@ impl ConfigValues {
         let is_top = !key.contains('[');
         let mut order: Vec<String> = Vec::new();
         for (index, entry) in entries.enumerate() {
-            let identity = match identity(entry).filter(|_| is_top) {
-                Some(identity) => {
+            let (identity, identifying) = match identity(key, entry).filter(|_| is_top) {
+                Some((identity, identifying)) => {
                     let earlier = order.iter().filter(|it| is_same(it, &identity)).count();
-                    if earlier == 0 { identity } else { format!("{identity} #{}", earlier + 1) }
+                    let identity = if earlier == 0 {
+                        identity
+                    } else {
+                        format!("{identity} #{}", earlier + 1)
+                    };
+                    (identity, identifying)
                 }
-                None => index.to_string(),
+                None => (index.to_string(), Vec::new()),
             };
-            for (name, value) in entry {
-                if !(is_top && IDENTITY.contains(&name.as_str())) {
-                    self.add(&format!("{key}[{identity}].{name}"), value);
-                }
+            for (name, value) in entry.iter().filter(|(name, _)| !identifying.contains(&&***name)) {
+                self.add(&format!("{key}[{identity}].{name}"), value);
             }
             order.push(identity);
         }
@@ -175,7 +202,7 @@ impl ConfigValues {
         let shown = match key {
             // A private key is shown without a digest.
             "tls.key" => path.to_owned(),
-            _ => format!("{path} (SHA-256 {})", &hidden[..DIGEST_DIGITS]),
+            _ => format!("{path}{CONTENTS}{})", &hidden[..DIGEST_DIGITS]),
         };
         self.0.insert(key.to_owned(), ConfigValue { shown, hidden });
     }
@@ -217,13 +244,14 @@ pub(super) fn section_of(key: &str) -> &str {
     key.split(['.', '[']).next().unwrap_or_default()
 }
 
-/// The identity of an entry: its glob or name, and the glob of its namespaces.
-fn identity(entry: &Table) -> Option<String> {
-    let text = |key: &str| entry.get(key).and_then(Value::as_str);
-    let name = text("match").or_else(|| text("name"))?;
-    Some(match text("namespace").filter(|_| !entry.contains_key("allow")) {
-        Some(namespace) => format!("{name:?} in {namespace:?}"),
-        None => format!("{name:?}"),
+/// The identity of an entry, and the keys that it consists of: its glob or name, and the glob of
+/// its namespaces. The namespace of a caller is not a part of its identity, but one of its rights.
+fn identity(section: &str, entry: &Table) -> Option<(String, Vec<&'static str>)> {
+    let text = |key: &'static str| Some((key, entry.get(key)?.as_str()?));
+    let (key, name) = text("match").or_else(|| text("name"))?;
+    Some(match text("namespace").filter(|_| section != "caller") {
+        Some((other, namespace)) => (format!("{name:?} in {namespace:?}"), vec![key, other]),
+        None => (format!("{name:?}"), vec![key]),
     })
 }
 
@@ -250,76 +278,4 @@ fn digest(bytes: &[u8]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn settings(text: &str) -> ConfigValues {
-        let table: Table = toml::from_str(text).expect(text);
-        let mut settings = ConfigValues::default();
-        table.iter().for_each(|(key, value)| settings.add(key, value));
-        settings
-    }
-
-    /// The two lists of differences, as text.
-    fn differences(old: &str, new: &str) -> (Vec<String>, Vec<String>) {
-        let Differences { at_run_time, at_start } = settings(old).differences(&settings(new));
-        let shown = |list: Vec<Difference>| list.iter().map(Difference::to_string).collect();
-        (shown(at_run_time), shown(at_start))
-    }
-
-    #[test]
-    fn entries_are_known_by_their_names_and_their_order_counts() {
-        let (a, b) = ("[[pool]]\nmatch = \"a\"\ncapacity = 1\n", "[[pool]]\nmatch = \"b\"\n");
-        let (found, _) = differences(&format!("{a}{b}"), &format!("{b}{a}"));
-        assert_eq!(found, ["pool: old = \"a\", \"b\", new = \"b\", \"a\""]);
-        let changed = "[[pool]]\nmatch = \"b\"\ncapacity = 5\nnamespace = \"acme*\"\n";
-        let (found, _) = differences(a, &format!("{changed}{a}"));
-        assert_eq!(
-            found,
-            [
-                "pool: old = \"a\", new = \"b\" in \"acme*\", \"a\"",
-                "pool[\"b\" in \"acme*\"].capacity: old = not set, new = 5"
-            ]
-        );
-        // Two entries of the same glob.
-        let (found, _) = differences(&format!("{a}{a}"), a);
-        assert_eq!(found[1], "pool[\"a\" #2].capacity: old = 1, new = not set");
-        let limit = |max| {
-            format!("[[policy]]\nname = \"p\"\n[[policy.limit]]\nmax = {max}\nwindow = \"1s\"\n")
-        };
-        let (found, _) = differences(&limit(1), &limit(2));
-        assert_eq!(found, ["policy[\"p\"].limit[0].max: old = 1, new = 2"]);
-    }
-
-    #[test]
-    fn secrets_are_compared_and_not_shown() {
-        let engine = |password: &str| format!("engine = \"redis://u:{password}@h:1/0?a=b\"\n");
-        let (_, found) = differences(&engine("one"), &engine("two"));
-        let masked = "\"redis://…@h:1/0?…\"";
-        assert_eq!(found, [format!("engine: old = {masked}, new = {masked}")]);
-        let caller =
-            |digest: &str| format!("[[caller]]\nname = \"c\"\ntoken_sha256 = [\"{digest}\"]\n");
-        let (found, _) = differences(&caller("one"), &caller("two"));
-        assert_eq!(found, ["caller[\"c\"].token_sha256: old = …, new = …"]);
-        assert_eq!(without_secrets("https://issuer/keys?key=x"), "https://issuer/keys?…");
-        assert_eq!(without_secrets("/a/file"), "/a/file");
-    }
-
-    #[test]
-    fn keys_of_the_start_need_a_restart() {
-        for text in ["workers = 2", "[redis]\nkey_prefix = \"x\"", "x = 1"] {
-            let (applies, needs_restart) = differences("", text);
-            assert_eq!((applies.len(), needs_restart.len()), (0, 1), "{text}");
-        }
-        for text in [
-            "log_level = \"warn\"",
-            "[jwt]\nissuer = \"x\"",
-            "[tls]\ncert = \"x\"",
-            "[limits]\nwaiters = 1",
-        ] {
-            let (applies, needs_restart) = differences("", text);
-            assert_eq!((applies.len(), needs_restart.len()), (1, 0), "{text}");
-        }
-        assert!(differences("workers = 2", "workers = 2").1.is_empty());
-    }
-}
+mod tests;

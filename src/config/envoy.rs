@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    io::Read,
     path::{Path, PathBuf},
 };
 
@@ -12,10 +11,10 @@ use super::value::denial_cache;
 use crate::{
     decision::{fallback::OnStoreFailure, time::Millis},
     envoy::{EnvoyRules, EnvoySettings, Headers, RuleFile},
+    server::input_file,
 };
 
-/// The most bytes of a file with rules, and the most files.
-const FILE_BYTES_MAX: u64 = 16 << 20;
+/// Maximum number of files with rules.
 const FILES_MAX: usize = 10_000;
 
 /// `[envoy]`
@@ -86,13 +85,7 @@ pub fn read_folder(folder: &Path) -> Vec<RuleFile> {
 
 /// Reads a file.
 fn read(path: &Path) -> Result<String, String> {
-    let mut text = String::new();
-    let file = fs::File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
-    let length = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
-    match length.map_err(|error| format!("cannot be read: {error}"))? {
-        length if length as u64 > FILE_BYTES_MAX => Err("is longer than 16 MiB".to_owned()),
-        _ => Ok(text),
-    }
+    input_file::read_text(path).map_err(|error| format!("cannot be read: {error}"))
 }
 
 /// Checks the files of a folder, with the default settings and `merge_domains` if wanted. The error

@@ -38,7 +38,7 @@ impl ConfigError {
         ConfigError(Box::new(InvalidConfig { message, file, ..InvalidConfig::default() }))
     }
 
-    /// An error of the parser at this position of a text. `reason` names the line.
+    /// An error of the parser at this position of a text.
     pub(super) fn unparsed(
         path: &Path,
         text: &str,
@@ -46,10 +46,13 @@ impl ConfigError {
         reason: &str,
     ) -> ConfigError {
         let file = path.display().to_string();
-        let message = format!("{file}: {reason}");
         let start = position.map(|position| position.start);
         let line = start.map_or(0, |start| line_at(text, start));
-        let key = start.and_then(|start| key_at(text, start)).unwrap_or_default();
+        let place = start.map(|start| format!("line {line}, column {}: ", column_at(text, start)));
+        let key = start.and_then(|start| key_at(text, start).or_else(|| bare_key(text, line)));
+        let key = key.unwrap_or_default();
+        let about = if key.is_empty() { String::new() } else { format!("{key}: ") };
+        let message = format!("{file}: {}{about}{reason}", place.unwrap_or_default());
         ConfigError(Box::new(InvalidConfig { message, file, line, key }))
     }
 
@@ -87,6 +90,12 @@ fn line_at(text: &str, position: usize) -> usize {
     1 + text.bytes().take(position).filter(|byte| *byte == b'\n').count()
 }
 
+/// The number of the character in its line at a position, from 1.
+fn column_at(text: &str, position: usize) -> usize {
+    let before = text.get(..position).unwrap_or(text);
+    1 + before.chars().rev().take_while(|letter| *letter != '\n').count()
+}
+
 /// The line of a key such as `pool[0].capacity`, or of the entry that lacks it.
 fn line_of(text: &str, key: &str) -> Option<usize> {
     let document = DeTable::parse(text).ok()?;
@@ -114,6 +123,15 @@ fn key_at(text: &str, position: usize) -> Option<String> {
     let document = DeTable::parse(text).ok()?;
     let path = path_in(document.get_ref(), position, "");
     (!path.is_empty()).then_some(path)
+}
+
+/// The key of a line that cannot be parsed, if it looks like a key of a configuration: the file may
+/// be something else.
+fn bare_key(text: &str, line: usize) -> Option<String> {
+    let (key, _) = text.lines().nth(line.checked_sub(1)?)?.split_once('=')?;
+    let key = key.trim();
+    let is_key = key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    (is_key && (1..=32).contains(&key.len())).then(|| key.to_owned())
 }
 
 /// The path from a table to the value or key at a position. The last section that begins before the

@@ -1,7 +1,6 @@
 //! All files of a configuration, read once: the file, the certificates and the key set.
 
 use std::{
-    fs,
     hash::{Hash, Hasher},
     path::PathBuf,
     sync::Arc,
@@ -21,12 +20,11 @@ use super::{
 };
 use crate::{
     envoy::{EnvoyRules, RuleFile},
-    grpc::access::Digest,
-    server::tls::{TlsContents, TlsGeneration},
+    server::{
+        input_file,
+        tls::{TlsContents, TlsGeneration},
+    },
 };
-
-/// The hexadecimal digits of the hash of a configuration.
-const HASH_DIGITS: usize = 16;
 
 /// The contents of all files of a configuration.
 #[derive(Debug)]
@@ -55,7 +53,7 @@ pub struct LoadedConfig {
     pub config: Config,
     /// The certificates; `None` without TLS.
     pub tls: Option<TlsGeneration>,
-    /// The hash of the configuration file; empty without one.
+    /// The hash of the values that servers share; empty without a configuration file.
     pub hash: String,
     /// The values of all keys.
     pub(super) settings: ConfigValues,
@@ -105,9 +103,7 @@ impl FirstConfig {
 
 impl FileInput {
     fn read(path: PathBuf) -> FileInput {
-        let text = fs::read(&path).map_err(|error| error.to_string()).and_then(|bytes| {
-            String::from_utf8(bytes).map_err(|_| "the file is not UTF-8 text".to_owned())
-        });
+        let text = input_file::read_text(&path).map_err(|error| error.to_string());
         let parsed = match &text {
             Ok(text) => parse_text(&path, text),
             Err(error) => Err(ConfigError::unread(&path, error)),
@@ -166,12 +162,8 @@ impl Inputs {
         if let Some((folder, files)) = &self.envoy {
             settings.add_folder("envoy.config", folder, files);
         }
-        let hash = text.map(|text| {
-            let mut hash = Digest::of(text.as_bytes()).hex();
-            hash.truncate(HASH_DIGITS);
-            hash
-        });
-        Ok(LoadedConfig { config, tls, hash: hash.unwrap_or_default(), settings })
+        let hash = text.map(|_| settings.hash()).unwrap_or_default();
+        Ok(LoadedConfig { config, tls, hash, settings })
     }
 
     /// Fails if the certificate is expired or not yet valid.

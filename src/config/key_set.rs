@@ -3,14 +3,17 @@
 //! A URL is fetched when the configuration first names it, and later in the background. So a slow
 //! server of key sets does not delay reloads of other keys.
 
-use std::{fs, path::PathBuf, time::Instant};
+use std::{path::PathBuf, time::Instant};
 
 use parking_lot::Mutex;
 
 use super::jwt::JwtSection;
 use crate::{
     decision::time::monotonic,
-    server::fetch::{self, Authorities},
+    server::{
+        fetch::{self, Authorities},
+        input_file,
+    },
 };
 
 /// Maximum number of stored URLs: the one in use, and others that were tried.
@@ -43,7 +46,7 @@ impl KeySets {
     /// pause; that can block for 10 s. The error names the key.
     pub(super) fn document(&self, section: &JwtSection) -> Result<Vec<u8>, String> {
         if !section.is_url() {
-            return fs::read(section.path()).map_err(|error| section.failed(&error));
+            return input_file::read(section.path()).map_err(|error| section.failed(&error));
         }
         let mut known = self.0.lock();
         if let Some(fetched) = known.iter_mut().find(|it| it.section.is_same_url(section)) {

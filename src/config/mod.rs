@@ -28,7 +28,7 @@ mod tls;
 mod value;
 
 use std::{
-    fs, mem,
+    mem,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     slice,
@@ -54,7 +54,7 @@ use crate::{
         CurrentRules, DecisionRules,
         access::{Access, Callers, Reflection},
     },
-    server::{Rules, otlp::OtlpOptions},
+    server::{Rules, input_file, otlp::OtlpOptions},
 };
 
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 50051);
@@ -274,18 +274,18 @@ struct Read {
 
 /// Reads and checks a file, without the files that it names. Returns its text, too.
 fn read_alone(path: &Path) -> Result<(String, Read), ConfigError> {
-    let text = fs::read_to_string(path).map_err(|error| ConfigError::unread(path, &error))?;
+    let text = input_file::read_text(path).map_err(|error| ConfigError::unread(path, &error))?;
     match build(parse_text(path, &text)?, KeySet::Skip) {
         Ok(read) => Ok((text, read)),
         Err(error) => Err(ConfigError::new(error).within(path, &text, true)),
     }
 }
 
-/// Parses the text of a file. The error does not quote lines with secrets.
+/// Parses the text of a file. The error quotes no line, because the line may contain a password, and
+/// the path may lead to a file that is no configuration.
 fn parse_text(path: &Path, text: &str) -> Result<File, ConfigError> {
-    // The parser's error quotes the line, which may contain a password.
     toml::from_str(text).map_err(|error| {
-        let reason = secret::masked(&error.to_string());
+        let reason = secret::masked(error.message());
         ConfigError::unparsed(path, text, error.span(), &reason)
     })
 }

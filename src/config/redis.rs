@@ -1,6 +1,6 @@
 //! `[redis]` of `tollgate.toml`.
 
-use std::{fs, path::PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer};
 
@@ -14,6 +14,7 @@ use crate::{
         Eviction, RedisOptions,
         address::{Certificates, SentinelUser},
     },
+    server::input_file,
 };
 
 /// `[redis]`
@@ -66,7 +67,7 @@ impl RedisSection {
     fn certificates(&self) -> Result<Certificates, ConfigError> {
         let read = |key: &str, path: &PathBuf| {
             let failed = |error| format!("redis.{key} = \"{}\": {error}", path.display());
-            fs::read(path).map_err(|error| ConfigError::new(failed(error)))
+            input_file::read(path).map_err(|error| ConfigError::new(failed(error)))
         };
         let own = match (&self.tls_cert, &self.tls_key) {
             (Some(cert), Some(key)) => Some((read("tls_cert", cert)?, read("tls_key", key)?)),

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::{
     signal::unix::{SignalKind, signal},
     task::spawn_blocking,
-    time::sleep,
+    time::{sleep, timeout},
 };
 
 use super::{
@@ -29,6 +29,9 @@ use crate::{
 
 /// Time between two checks for changed files.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
+/// Time limit for reading and checking the files, longer than the fetch of a key set may take. A
+/// file system that does not answer must not delay the reloads of all later files without a word.
+const RELOAD_TIME_MAX: Duration = Duration::from_secs(15);
 
 /// The parts of a running server that a reload replaces.
 #[derive(Debug)]
@@ -53,14 +56,11 @@ pub struct Reloader {
     flags: ServeFlags,
     key_sets: Arc<KeySets>,
     parts: LiveParts,
-    in_use: Mutex<ActiveConfig>,
-}
-
-/// The configuration that is in use. Locked for the whole of a reload.
-#[derive(Debug)]
-struct ActiveConfig {
-    settings: ConfigValues,
-    tried: Tried,
+    /// The values in use. Never locked while files are read, because pages of the console and
+    /// GetStatus read them on the thread that accepts connections.
+    settings: Mutex<ConfigValues>,
+    /// Locked for the whole of a reload.
+    tried: Mutex<Tried>,
 }
 
 impl Reloader {
@@ -68,8 +68,8 @@ impl Reloader {
     pub fn new(flags: &ServeFlags, start: FirstConfig, parts: LiveParts) -> Arc<Reloader> {
         let FirstConfig { loaded, tried, key_sets } = start;
         configuration::loaded(&loaded.hash);
-        let in_use = Mutex::new(ActiveConfig { settings: loaded.settings, tried });
-        Arc::new(Reloader { flags: flags.clone(), key_sets, parts, in_use })
+        let (settings, tried) = (Mutex::new(loaded.settings), Mutex::new(tried));
+        Arc::new(Reloader { flags: flags.clone(), key_sets, parts, settings, tried })
     }
 
     /// Whether there are files that can change.
@@ -103,7 +103,10 @@ impl Reloader {
                 };
                 // On a blocking thread: the files may be on a slow or remote disk.
                 let reloader = self.clone();
-                let _ = spawn_blocking(move || reloader.check(is_asked)).await;
+                let checked = spawn_blocking(move || reloader.check(is_asked));
+                if timeout(RELOAD_TIME_MAX, checked).await.is_err() {
+                    tracing::error!("the configuration was not reloaded: {STUCK}");
+                }
             }
         };
         Ok(async move {
@@ -113,27 +116,29 @@ impl Reloader {
 
     /// Reloads the files if that was asked for, or if they have changed since the last try.
     fn check(&self, is_asked: bool) {
-        let mut in_use = self.in_use.lock();
+        // An earlier reload still reads its files. The next check reads them again.
+        let Some(mut tried) = self.tried.try_lock_for(RELOAD_TIME_MAX) else { return };
         let inputs = Inputs::read(&self.flags, &self.key_sets);
-        if is_asked || in_use.tried.differs(&inputs) {
+        if is_asked || tried.differs(&inputs) {
             // The result is logged.
-            let _ = self.run(&mut in_use, &inputs, false);
+            let _ = self.run(&mut tried, &inputs, false);
         }
     }
 
     /// Checks the files, and replaces the configuration as a whole, unless `dry_run`.
     fn run(
         &self,
-        in_use: &mut ActiveConfig,
+        tried: &mut Tried,
         inputs: &Inputs,
         dry_run: bool,
     ) -> Result<Reloaded, ReloadError> {
-        let checked = self.checked(&in_use.settings, inputs);
+        let in_use = self.settings.lock().clone();
+        let checked = self.checked(&in_use, inputs);
         if dry_run {
             let (loaded, differences) = checked?;
             return Ok(Reloaded { differences, hash: loaded.hash });
         }
-        in_use.tried.note(inputs);
+        tried.note(inputs);
         let (loaded, differences) = checked.inspect_err(|error| {
             configuration::failed(&error.to_string());
             tracing::error!(
@@ -142,7 +147,8 @@ impl Reloader {
             );
         })?;
         let hash = loaded.hash.clone();
-        in_use.settings = self.replace(loaded, &differences);
+        let settings = self.replace(loaded, &differences);
+        *self.settings.lock() = settings;
         self.key_sets.keep(inputs.jwt());
         configuration::loaded(&hash);
         let changed: Vec<&str> = differences.iter().map(|it| &*it.key).collect();
@@ -213,6 +219,13 @@ impl Reloader {
     }
 }
 
+/// Why a reload does not end.
+const STUCK: &str = "its files were not read within 15 s; check the file system that holds them";
+
+fn stuck() -> ReloadError {
+    ReloadError::Invalid(ConfigError::new(STUCK.to_owned()).into())
+}
+
 /// Whether a key limits what the embedded engine counts from its start on.
 fn is_counted(key: &str) -> bool {
     key.starts_with("namespace[")
@@ -227,15 +240,19 @@ impl Reload for Reloader {
             }
             let reloading = spawn_blocking(move || {
                 // Locked before the files are read, so that the second of two reloads reads newer files.
-                let mut in_use = self.in_use.lock();
+                let tried = self.tried.try_lock_for(RELOAD_TIME_MAX);
+                let mut tried = tried.ok_or_else(stuck)?;
                 let inputs = Inputs::read(&self.flags, &self.key_sets);
-                self.run(&mut in_use, &inputs, dry_run)
+                self.run(&mut tried, &inputs, dry_run)
             });
-            reloading.await.unwrap_or(Err(ReloadError::Failed))
+            match timeout(RELOAD_TIME_MAX, reloading).await {
+                Ok(reloaded) => reloaded.unwrap_or(Err(ReloadError::Failed)),
+                Err(_) => Err(stuck()),
+            }
         })
     }
 
     fn values(&self) -> Vec<(String, String)> {
-        self.in_use.lock().settings.shown()
+        self.settings.lock().shown()
     }
 }

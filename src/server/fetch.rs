@@ -18,6 +18,8 @@ use rustls::{
 use tokio::{net::TcpStream, runtime, time::timeout};
 use tokio_rustls::TlsConnector;
 
+use super::input_file;
+
 /// Time until the document must be complete.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest document, bytes.
@@ -84,8 +86,8 @@ fn tls(ca: Option<&Path>) -> Result<TlsConnector, String> {
             let _ = roots.add_parsable_certificates(known.certs);
         }
         Some(path) => {
-            let found = CertificateDer::pem_file_iter(path).map_err(|error| error.to_string())?;
-            for certificate in found {
+            let pem = input_file::read(path).map_err(|error| error.to_string())?;
+            for certificate in CertificateDer::pem_slice_iter(&pem) {
                 let certificate = certificate.map_err(|error| error.to_string())?;
                 roots.add(certificate).map_err(|error| error.to_string())?;
             }

@@ -8,6 +8,7 @@ pub mod fetch;
 mod header_table;
 mod health;
 mod http1;
+pub mod input_file;
 pub mod otlp;
 mod pace;
 mod pings;

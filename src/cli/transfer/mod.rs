@@ -7,9 +7,9 @@
 use std::{
     collections::HashMap,
     fmt,
-    fs::{self, File, OpenOptions, Permissions},
-    io::{self, BufReader, BufWriter, Write},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    fs::{self, File, OpenOptions},
+    io::{self, BufReader, BufWriter, ErrorKind, Write},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
@@ -70,7 +70,7 @@ pub async fn export(store: &mut Store, output: Option<&Path>) -> Result<Counts, 
     let failed = |error: io::Error| {
         Failure::File(io::Error::new(error.kind(), format!("{}: {error}", path.display())))
     };
-    let file = make(&part).map_err(failed)?;
+    let file = make(&part).map_err(Failure::File)?;
     match export_to(store, file).await {
         Ok((file, counts)) => {
             file.sync_all().and_then(|()| fs::rename(&part, path)).map_err(failed)?;
@@ -84,13 +84,18 @@ pub async fn export(store: &mut Store, output: Option<&Path>) -> Result<Counts, 
     }
 }
 
-/// Creates a file that only its owner can read, whatever the umask.
+/// Creates a file that only its owner can read, whatever the umask. Fails if the path exists: it may
+/// be a symlink that another user has put there, or the file of an export that still runs.
 fn make(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    let file = options.create(true).truncate(true).write(true).mode(RIGHTS).open(path)?;
-    // A file that already existed may have a wider mode.
-    file.set_permissions(Permissions::from_mode(RIGHTS))?;
-    Ok(file)
+    OpenOptions::new().write(true).create_new(true).mode(RIGHTS).open(path).map_err(|error| {
+        let reason = match error.kind() {
+            ErrorKind::AlreadyExists => {
+                "it exists; remove it, unless another export is writing it".to_owned()
+            }
+            _ => error.to_string(),
+        };
+        io::Error::new(error.kind(), format!("{}: {reason}", path.display()))
+    })
 }
 
 /// Writes an export to a writer. Checks each line, so that no export is written that an import

@@ -23,7 +23,10 @@ use rustls::{
 };
 use webpki::{EndEntityCert, Error, KeyUsage};
 
-use crate::decision::{metrics::configuration, time::Clock};
+use crate::{
+    decision::{metrics::configuration, time::Clock},
+    server::input_file,
+};
 
 /// The protocol of gRPC, for ALPN.
 const HTTP2: &[u8] = b"h2";
@@ -212,7 +215,7 @@ struct TlsFile {
 
 impl TlsFile {
     fn read(key: &'static str, path: &Path) -> TlsFile {
-        TlsFile { key, path: path.to_owned(), bytes: fs::read(path) }
+        TlsFile { key, path: path.to_owned(), bytes: input_file::read(path) }
     }
 
     fn bytes(&self) -> Result<&[u8], String> {

@@ -2,6 +2,7 @@
 
 mod commands;
 mod effects;
+mod files;
 mod keys;
 mod limits;
 mod under_load;

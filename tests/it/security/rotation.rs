@@ -108,7 +108,7 @@ async fn a_token_rotates_under_load_and_ends_at_once() {
 
     // After a broken file the callers stay as they are.
     for (broken, why) in [
-        ("[[caller]", "TOML parse error"),
+        ("[[caller]", "unclosed array table"),
         ("", "no [[caller]] is left"),
         (&*(entry("one", &new) + &entry("two", &new)), "has the same digest"),
     ] {

@@ -79,3 +79,38 @@ async fn a_stream_ends_when_a_reload_removes_its_caller_or_right() {
     }
     assert!(timeout(Duration::from_millis(100), all[0].message()).await.is_err());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn j11_a_changed_namespace_of_a_caller_is_applied_and_ends_its_streams() {
+    let token = Token::new();
+    let caller = |namespace: &str| {
+        format!(
+            "[[caller]]\nname = \"c\"\ntoken_sha256 = [\"{}\"]\nallow = [\"use\", \"read\"]\n\
+             namespace = \"{namespace}\"\n",
+            token.digest
+        )
+    };
+    let server = start(&caller("acme")).await;
+    let mut events = watch(&server, &token.bearer()).await;
+    server.files.write("tollgate.toml", &caller("beta"));
+    reload(&server).await;
+    assert!(
+        server.files.log().contains(r#"changed="caller[\"c\"].namespace"#),
+        "{}",
+        server.files.log()
+    );
+    ended(&mut events).await;
+    let asked = |namespace: &'static str| {
+        let (address, bearer) = (server.server.address(), token.bearer());
+        async move {
+            let channel = Channel::from_shared(address).unwrap().connect().await.unwrap();
+            let mut client = AdmissionServiceClient::new(channel);
+            let mut request = Request::new(pb::GetPoolRequest { pool: "p".into() });
+            request.metadata_mut().insert("authorization", bearer.parse().unwrap());
+            request.metadata_mut().insert("x-tollgate-namespace", namespace.parse().unwrap());
+            client.get_pool(request).await.map(drop).map_err(|status| reason(&status).1)
+        }
+    };
+    assert_eq!(asked("acme").await, Err("NAMESPACE_NOT_PERMITTED".to_owned()));
+    assert_eq!(asked("beta").await, Ok(()));
+}

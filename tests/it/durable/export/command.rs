@@ -196,3 +196,28 @@ async fn a_hundred_thousand_leases_move_and_are_counted() {
     let full = world.admit("p", "one more", "t").await;
     assert_eq!(full.decision(), pb::AdmitDecision::Full);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn j18_an_export_overwrites_no_file_through_a_symlink() {
+    let (folder, other) = (TempFolder::new(), TempFolder::new());
+    drop(Server::start(&["--data-dir", folder.text()]).await);
+    fs::create_dir_all(other.path()).unwrap();
+    let (output, victim) = (other.path().join("export.jsonl"), other.path().join("victim"));
+    let part = other.path().join("export.jsonl.part");
+    fs::write(&victim, "precious").unwrap();
+    for target in [&victim, &other.path().join("missing")] {
+        std::os::unix::fs::symlink(target, &part).unwrap();
+        let ended =
+            run(&["export", "--data-dir", folder.text(), "--output", output.to_str().unwrap()])
+                .await;
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(ended.status.code(), Some(74), "{said}");
+        assert!(said.contains(part.to_str().unwrap()) && said.contains("it exists"), "{said}");
+        assert!(!output.exists() && fs::symlink_metadata(&part).unwrap().is_symlink());
+        fs::remove_file(&part).unwrap();
+    }
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+    assert!(!other.path().join("missing").exists());
+    done(&["export", "--data-dir", folder.text(), "--output", output.to_str().unwrap()]).await;
+    assert!(output.exists() && !part.exists());
+}
