@@ -1,6 +1,10 @@
 //! The command line: its sub-commands, and what a server prints at its start.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{
+    io::{IsTerminal, stdout},
+    net::SocketAddr,
+    path::PathBuf,
+};
 
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
@@ -13,7 +17,7 @@ use crate::{
         fleet::{self, FleetOptions},
         health::{self, HealthOptions},
         key::{self, KeyOptions},
-        lock::{self, LockOptions},
+        lock::{self, LockOptions, WithParent},
         next::{self, NextOptions},
         output::{OutputFlags, OutputFormat},
         pool::{self, PoolOptions},
@@ -109,6 +113,9 @@ pub(crate) enum Command {
     /// owner holds the lock. Or list the held locks
     #[command(after_help = lock::HELP)]
     Lock(LockOptions),
+    /// Execute a command that ends with its parent; `tollgate lock` starts its command so
+    #[command(hide = true)]
+    WithParent(WithParent),
     /// Print the events of a pool or of a policy's keys, one per line
     #[command(after_help = watch::HELP)]
     Watch(WatchOptions),
@@ -161,50 +168,83 @@ pub(crate) enum Command {
     Top(TopOptions),
 }
 
-/// Prints the engine, the address and example calls.
-pub(crate) fn greet(
-    engine: &EngineChoice,
-    listen: SocketAddr,
-    admin: Option<SocketAddr>,
-    has_tls: bool,
-) {
-    let engine = match engine {
-        EngineChoice::Embedded(EmbeddedOptions { data_dir: None, .. }) => {
-            "the embedded engine, in memory: state ends with the process".to_owned()
-        }
-        EngineChoice::Embedded(EmbeddedOptions { data_dir: Some(data_dir), .. }) => {
-            let DataDir { path, durability } = data_dir;
-            let what = match durability {
-                Durability::Always => "each answer is synced before it is sent",
-                Durability::Interval => "a kill or power loss loses at most one second of answers",
-            };
-            format!("the embedded engine, data directory {}: {what}", path.display())
-        }
-        EngineChoice::Redis(_) => "the Redis engine".to_owned(),
-    };
-    let transport = if has_tls { "-cacert ca.crt" } else { "-plaintext" };
-    let admit = r#"{"pool":"demo","device_id":"camera-1","task_id":"snapshot-1"}"#;
-    let check = r#"{"key":"user:7","rule":{"limits":[{"max":2,"window":"600s"}]}}"#;
-    let next = r#"{"name":"order"}"#;
-    let acquire = r#"{"name":"nightly-report","owner":"host-1"}"#;
-    let admin = admin.map_or_else(String::new, |admin| {
-        format!("Metrics on http://{admin}/metrics, status on http://{admin}/status\n")
-    });
-    let set = r#"{"sku":"tv-55","on_hand":50}"#;
-    say(&format!(
-        "Tollgate {version} on {engine}\n\
-         {admin}\
-         Listening on {listen}. Try:\n\n  \
-         grpcurl {transport} -d '{admit}' \\\n    \
-         {listen} tollgate.v1.AdmissionService/AdmitTask\n  \
-         grpcurl {transport} -d '{check}' \\\n    \
-         {listen} tollgate.v1.RateService/CheckRate\n  \
-         grpcurl {transport} -d '{next}' \\\n    \
-         {listen} tollgate.v1.SequenceService/NextSequence\n  \
-         grpcurl {transport} -d '{acquire}' \\\n    \
-         {listen} tollgate.v1.LockService/AcquireLock\n  \
-         grpcurl {transport} -d '{set}' \\\n    \
-         {listen} tollgate.v1.StockService/SetStock\n",
-        version = VERSION,
-    ));
+/// What a server reports at its start.
+pub(crate) struct Greeting<'a> {
+    pub(crate) engine: &'a EngineChoice,
+    pub(crate) listen: SocketAddr,
+    pub(crate) admin: Option<SocketAddr>,
+    pub(crate) has_console: bool,
+    pub(crate) has_tls: bool,
+    pub(crate) has_callers: bool,
+    /// Whether the log is JSON, for programs.
+    pub(crate) has_json_log: bool,
+    /// The hash of the configuration.
+    pub(crate) hash: &'a str,
 }
+
+impl Greeting<'_> {
+    /// Logs the start. A person at a terminal also gets example calls; a program without a JSON log
+    /// gets the address on standard output.
+    pub(crate) fn say(&self) {
+        let admin = self.admin.map(|admin| admin.to_string()).unwrap_or_else(|| "off".to_owned());
+        let (engine, listen, hash) = (self.engine(), self.listen, self.hash);
+        tracing::info!(version = VERSION, %listen, admin, engine, hash, "the server has started");
+        match (self.has_json_log, stdout().is_terminal()) {
+            (true, _) => {}
+            (false, false) => say(&format!("Listening on {listen}")),
+            (false, true) => say(&self.banner()),
+        }
+    }
+
+    fn engine(&self) -> String {
+        match self.engine {
+            EngineChoice::Embedded(EmbeddedOptions { data_dir: None, .. }) => {
+                "embedded, in memory: state ends with the process".to_owned()
+            }
+            EngineChoice::Embedded(EmbeddedOptions { data_dir: Some(data_dir), .. }) => {
+                let DataDir { path, durability } = data_dir;
+                let what = match durability {
+                    Durability::Always => "each answer is synced before it is sent",
+                    Durability::Interval => {
+                        "a kill or power loss loses at most one second of answers"
+                    }
+                };
+                format!("embedded, data directory {}: {what}", path.display())
+            }
+            EngineChoice::Redis(_) => "Redis".to_owned(),
+        }
+    }
+
+    fn banner(&self) -> String {
+        let listen = self.listen;
+        let mut options = if self.has_tls { "-cacert ca.crt" } else { "-plaintext" }.to_owned();
+        if self.has_callers {
+            options.push_str(" -H \"authorization: Bearer $TOKEN\"");
+        }
+        let pages = self.admin.map_or_else(String::new, |admin| {
+            let console = format!("Console on http://{admin}/\n");
+            let console = if self.has_console { &*console } else { "" };
+            format!("{console}Metrics on http://{admin}/metrics, status on http://{admin}/status\n")
+        });
+        let calls = EXAMPLES.map(|(rpc, request)| {
+            format!("  grpcurl {options} -d '{request}' \\\n    {listen} tollgate.v1.{rpc}\n")
+        });
+        format!(
+            "Tollgate {VERSION}, engine: {engine}\n{pages}Listening on {listen}. Try:\n\n{calls}",
+            engine = self.engine(),
+            calls = calls.concat(),
+        )
+    }
+}
+
+/// Example calls: an rpc and its request.
+const EXAMPLES: [(&str, &str); 5] = [
+    (
+        "AdmissionService/AdmitTask",
+        r#"{"pool":"demo","device_id":"camera-1","task_id":"snapshot-1"}"#,
+    ),
+    ("RateService/CheckRate", r#"{"key":"user:7","rule":{"limits":[{"max":2,"window":"600s"}]}}"#),
+    ("SequenceService/NextSequence", r#"{"name":"order"}"#),
+    ("LockService/AcquireLock", r#"{"name":"nightly-report","owner":"host-1"}"#),
+    ("StockService/SetStock", r#"{"sku":"tv-55","on_hand":50}"#),
+];

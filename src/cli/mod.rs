@@ -120,6 +120,7 @@ async fn run(command: Command) -> ExitCode {
         Command::Health(options) => check_health(&options).await,
         Command::Pool(options) => pool::run(&options).await,
         Command::Task(options) => task::run(&options).await,
+        Command::WithParent(command) => return command.execute(),
         Command::Ban(options) => ban::ban(&options).await,
         Command::Unban(options) => ban::unban(&options).await,
         Command::Bans(options) => ban::bans(&options).await,

@@ -8,13 +8,17 @@ use tokio::{
     task::spawn_blocking,
 };
 
-use super::{command, exit, signals::Signals};
+use super::{command::Greeting, exit, signals::Signals};
 use crate::{
     config::{
         AdminOptions, Config, DataDir, EmbeddedOptions, EngineChoice, FirstConfig, LiveParts,
         MetricsSection, Reloader, ServeFlags, secret,
     },
-    decision::{budget::CallerLimits, metrics, time::Clock},
+    decision::{
+        budget::CallerLimits,
+        metrics::{self, configuration},
+        time::Clock,
+    },
     engine::{
         Engine,
         embedded::{Ceiling, Disk, Embedded, OpenError},
@@ -23,6 +27,8 @@ use crate::{
     server::{self, Admin, Limits, Rules, otlp::Otlp, telemetry, tls::Tls},
 };
 
+/// Open files besides connections of callers: those of the admin listener, the store, the log.
+const OTHER_FILES: u64 = 512;
 /// Length of the accept queue: a whole fleet may reconnect at once.
 const BACKLOG: u32 = 4096;
 
@@ -37,7 +43,15 @@ pub(super) async fn serve(flags: &ServeFlags) -> Result<(), ExitCode> {
     warn_of_access(config);
     let tls = start.loaded.tls.take().map(Tls::new);
     // Each connection is a file descriptor. The default soft limit is often 1024.
-    let _ = rlimit::increase_nofile_limit(u64::MAX);
+    let open_files_max = rlimit::increase_nofile_limit(u64::MAX).unwrap_or(u64::MAX);
+    if open_files_max < config.connections_max as u64 + OTHER_FILES {
+        tracing::warn!(
+            open_files_max,
+            connections_max = config.connections_max,
+            "the server may open fewer files than it may have connections; raise the limit (ulimit \
+             -n, LimitNOFILE of systemd), or lower connections_max"
+        );
+    }
     let engine = Arc::new(engine(&config.engine, &config.limits).await?);
     let listener = bind(config.listen)?;
     let limits = Limits {
@@ -45,7 +59,8 @@ pub(super) async fn serve(flags: &ServeFlags) -> Result<(), ExitCode> {
         drain_timeout: config.drain_timeout,
         workers: config.workers,
     };
-    let served = Listening { choice: config.engine.clone(), listener, tls, limits };
+    let has_json_log = config.log.json;
+    let served = Listening { choice: config.engine.clone(), listener, tls, limits, has_json_log };
     let admin = admin(&config.admin)?;
     let otlp = config.otlp.as_ref().map(Otlp::start).transpose();
     let otlp = otlp.map_err(|error| exit::unavailable(&error))?;
@@ -171,6 +186,7 @@ struct Listening {
     listener: TcpListener,
     tls: Option<Tls>,
     limits: Limits,
+    has_json_log: bool,
 }
 
 /// Serves until SIGTERM or SIGINT, then drains and closes the engine.
@@ -180,9 +196,19 @@ async fn serve_on(
     engine: Arc<Engine>,
 ) -> Result<(), Box<dyn Error>> {
     let mut signals = Signals::new()?;
-    let Listening { choice, listener, tls, limits } = served;
+    let Listening { choice, listener, tls, limits, has_json_log } = served;
     let admin = rules.admin.listener.as_ref().map(|listener| listener.local_addr());
-    command::greet(&choice, listener.local_addr()?, admin.transpose()?, tls.is_some());
+    let greeting = Greeting {
+        engine: &choice,
+        listen: listener.local_addr()?,
+        admin: admin.transpose()?,
+        has_console: rules.admin.has_console,
+        has_tls: tls.is_some(),
+        has_callers: !rules.access.is_open(),
+        has_json_log,
+        hash: &configuration::current().hash,
+    };
+    greeting.say();
     let ended = server::run(listener, tls, engine.clone(), rules, limits, signals.next()).await;
     // Waits for the disk. It may block, because no other task needs this thread now.
     engine.close();

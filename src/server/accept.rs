@@ -5,7 +5,13 @@ use std::{sync::Arc, time::Duration};
 use tokio::{net::TcpListener, sync::Semaphore, time::sleep};
 
 use super::{connections::Accepted, workers::Workers};
-use crate::decision::budget::{self, Peers, ReachedLimit};
+use crate::decision::{
+    budget::{self, Peers, ReachedLimit},
+    line_pace::LinePace,
+};
+
+/// Log lines about failed accepts.
+static FAILURES: LinePace = LinePace::new(1, Duration::from_secs(10));
 
 /// Pause after a failed accept, which is usually due to a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -29,14 +35,16 @@ pub(super) async fn accept(
     workers: &mut Workers,
 ) {
     loop {
-        // Only a failed accept causes a pause. A connection that its peer has closed already does
-        // not.
+        // Back off only if `accept` itself fails; a connection that its peer has already closed is
+        // not a failure.
         let accepted = listener.accept().await;
         let accepted = accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer)));
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
+                if let Some(suppressed) = FAILURES.due() {
+                    tracing::warn!(%error, suppressed, "cannot accept a connection");
+                }
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             }

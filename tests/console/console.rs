@@ -96,12 +96,12 @@ impl Console {
         let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         fs::write(path("token"), &operator.text).unwrap();
         fs::write(path("tollgate.toml"), configuration(&operator, Some(&reader))).unwrap();
-        let mut command = tollgate(&["serve", "--listen", "127.0.0.1:0"]);
+        let mut command = tollgate(&["serve"]);
         command.args(["--config", &path("tollgate.toml")]);
         command.args(["--admin", &format!("127.0.0.1:{admin}")]);
         command.args(redis.iter().flat_map(|redis| ["--engine".to_owned(), redis.url()]));
         command.stderr(Stdio::from(fs::File::create(path("log")).unwrap()));
-        let server = Server::spawn(command).await;
+        let server = Server::spawn_silent(command).await;
         let channel = Channel::from_shared(server.address()).unwrap().connect().await.unwrap();
         let console =
             Console { server, operator, reader, redis, admin, channel, folder, fleets: Vec::new() };

@@ -176,9 +176,9 @@ impl Files {
 
     /// Starts a server with these arguments; its log goes to a file.
     pub async fn serve(self, arguments: &[&str]) -> TlsServer {
-        let mut command = tollgate(&["serve", "--listen", "127.0.0.1:0"]);
+        let mut command = tollgate(&["serve"]);
         command.args(arguments).stderr(Stdio::from(fs::File::create(self.path("log")).unwrap()));
-        TlsServer { server: Server::spawn(command).await, files: self }
+        TlsServer { server: Server::spawn_silent(command).await, files: self }
     }
 }
 

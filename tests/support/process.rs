@@ -11,6 +11,8 @@ use std::{
     time::Duration,
 };
 
+use tokio::sync::Mutex;
+
 use crate::support::world::Client;
 
 /// A process that is killed at the end of its test.
@@ -42,6 +44,10 @@ impl Process {
         tokio::time::timeout(within, ended).await.expect("the process ends in time")
     }
 }
+
+/// Held by a test that opens more than ten thousand connections: the files that a process may open
+/// suffice for one such test at a time.
+pub static MANY_CONNECTIONS: Mutex<()> = Mutex::const_new(());
 
 /// An unused port. It lies outside the range of client sockets, so that no socket of the tests
 /// takes it.
@@ -113,9 +119,24 @@ impl Server {
             let listening =
                 greeting.lines().map(Result::unwrap).find(|line| line.starts_with("Listening on"));
             let line = listening.expect("the server says where it listens");
-            line.trim_end_matches(". Try:").rsplit_once(':').unwrap().1.parse().unwrap()
+            line.rsplit_once(':').unwrap().1.parse().unwrap()
         });
         Server { process, port: port.await.unwrap() }
+    }
+
+    /// Starts a command that serves on a port of its own, and waits until it accepts connections.
+    /// With a JSON log it prints nothing.
+    pub async fn spawn_silent(mut command: Command) -> Server {
+        let port = free_port();
+        command.args(["--listen", &format!("127.0.0.1:{port}")]).stdout(Stdio::null());
+        let process = Process(command.spawn().unwrap());
+        let accepts = async {
+            while is_free(port) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), accepts).await.expect("the server listens");
+        Server { process, port }
     }
 
     pub fn address(&self) -> String {

@@ -43,7 +43,7 @@ for _ in $(seq 100); do
     sleep 0.1
 done
 # Port 50051 may be in use.
-port=$(sed -n 's/^Listening on .*:\([0-9]*\)\..*/\1/p' "$folder/server.log")
+port=$(sed -n 's/^Listening on .*:\([0-9]*\)$/\1/p' "$folder/server.log")
 sed -i "s/50051/$port/" src/main.rs
 first=$(cargo run --quiet --offline)
 second=$(cargo run --quiet --offline)

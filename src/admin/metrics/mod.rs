@@ -113,6 +113,13 @@ impl Scrape<'_> {
             page.gauge(t::MEMORY_MAX_BYTES, most as f64);
         }
         page.gauge(t::CONNECTIONS, self.connections as f64);
+        // Reading the folder opens one more.
+        if let Ok(open) = std::fs::read_dir("/proc/self/fd") {
+            page.gauge(t::OPEN_FILES, open.count().saturating_sub(1) as f64);
+        }
+        if let Ok((max, _)) = rlimit::Resource::NOFILE.get() {
+            page.gauge(t::OPEN_FILES_MAX, max as f64);
+        }
         if let Some(expiry) = configuration::certificate_expiry() {
             page.gauge(t::TLS_EXPIRY, expiry as f64);
         }

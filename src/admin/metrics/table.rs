@@ -115,6 +115,9 @@ metrics! {
     MEMORY_BYTES = Gauge "tollgate_memory_bytes" [] "Resident memory of the process.";
     MEMORY_MAX_BYTES = Gauge "tollgate_memory_max_bytes" [] "The value of memory_max, if it is set.";
     CONNECTIONS = Gauge "tollgate_connections" [] "Open gRPC connections.";
+    OPEN_FILES = Gauge "process_open_fds" [] "Open file descriptors of the process.";
+    OPEN_FILES_MAX = Gauge "process_max_fds" []
+        "Maximum number of open file descriptors; each connection needs one.";
     TLS_EXPIRY = Gauge "tollgate_tls_certificate_expiry_timestamp_seconds" []
         "When the server's certificate expires, in seconds since the Unix epoch.";
     BUILD = Info "tollgate_build_info" ["version"] "The version of the program.";
@@ -122,7 +125,8 @@ metrics! {
         "1 if the last load of the configuration succeeded, else 0.";
     CONFIG_TIME = Gauge "tollgate_config_last_reload_timestamp_seconds" []
         "When the configuration in use was loaded, in seconds since the Unix epoch.";
-    CONFIG = Info "tollgate_config_info" ["hash"] "The hash of the configuration in use.";
+    CONFIG = Info "tollgate_config_info" ["hash"]
+        "The hash of the configuration in use, without the keys of one server.";
     POOL_IN_USE = Gauge "tollgate_pool_in_use" ["namespace", "pool"] "Held slots of a pool.";
     POOL_CAPACITY = Gauge "tollgate_pool_capacity" ["namespace", "pool"] "Slots of a pool.";
     POOL_QUEUED = Gauge "tollgate_pool_queued" ["namespace", "pool"] "Queued tasks of a pool.";

@@ -13,6 +13,7 @@ use tollgate_client::{Lease, Lock};
 
 use super::{
     options::{IfLost, LockOptions},
+    parent,
     signals::{ForwardedSignals, reaches_all},
 };
 use crate::decision::time::monotonic;
@@ -26,10 +27,14 @@ pub(super) struct Ended {
     pub(super) is_lost: bool,
 }
 
-/// Starts the command with the name, owner and fencing token of the lock in its environment.
+/// Starts the command with the name, owner and fencing token of the lock in its environment. It ends
+/// with this process, unless it may run without the lock.
 pub(super) fn start(options: &LockOptions, owner: &str, token: u64) -> io::Result<Child> {
-    Command::new(&options.command[0])
-        .args(&options.command[1..])
+    let command = match options.if_lost {
+        IfLost::Term => parent::ending_with_this(&options.command),
+        IfLost::Ignore => parent::plain(&options.command),
+    };
+    Command::from(command)
         .env("TOLLGATE_FENCING_TOKEN", token.to_string())
         .env("TOLLGATE_LOCK_NAME", options.name())
         .env("TOLLGATE_LOCK_OWNER", owner)
@@ -93,16 +98,12 @@ fn send(child: &Child, signal: Signal) {
 
 /// Returns the exit code that shells use for an end by this signal.
 pub(super) fn code(signal: Signal) -> u8 {
-    by_signal(signal.as_raw())
+    parent::by_signal(signal.as_raw())
 }
 
 fn exit_code(status: ExitStatus) -> u8 {
     match status.code() {
         Some(code) => code as u8,
-        None => by_signal(status.signal().unwrap_or_default()),
+        None => parent::by_signal(status.signal().unwrap_or_default()),
     }
-}
-
-fn by_signal(number: i32) -> u8 {
-    128 | number as u8
 }

@@ -3,15 +3,17 @@
 mod child;
 mod list;
 mod options;
+mod parent;
 mod signals;
 
-use std::{io::ErrorKind, time::Duration};
+use std::time::Duration;
 
 use tokio::{select, time::sleep};
 use tollgate_client::{Acquisition, Connection, Error, Lock, pb, time};
 
 pub use list::list;
 pub use options::{HELP, IfLost, LockOptions, LockVerb};
+pub(crate) use parent::WithParent;
 
 use self::{
     child::{Ended, code},
@@ -79,8 +81,8 @@ pub async fn run(options: &LockOptions, tell: impl Fn(&str)) -> Result<LockEnd, 
             run.map_err(|error| ClientError(format!("cannot wait for the command: {error}")))?
         }
         Err(error) => {
-            tell(&format!("cannot run `{}`: {error}", options.command[0].to_string_lossy()));
-            let code = if error.kind() == ErrorKind::NotFound { 127 } else { 126 };
+            let (code, reason) = parent::not_executed(&options.command[0], &error);
+            tell(&reason);
             Ended { code, is_lost: false }
         }
     };

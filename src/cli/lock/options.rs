@@ -48,8 +48,10 @@ take any time to end, unless --kill-after is given.
 
 SIGTERM and SIGHUP are forwarded to COMMAND, and so are SIGINT and SIGQUIT, except in
 the foreground of a terminal, which sends Ctrl-C and Ctrl-\\ to COMMAND itself. Before
-COMMAND runs, these signals end the wait. Other processes get no signal. SIGKILL ends
-only `tollgate lock`: COMMAND continues, and the lease ends at its expiry.
+COMMAND runs, these signals end the wait. Other processes get no signal. On Linux,
+SIGKILL of `tollgate lock` ends COMMAND as well (not with --if-lost ignore), but not the
+processes that COMMAND has started. On other systems COMMAND continues. The lease ends
+at its expiry.
 
 Exit status: COMMAND's, or 128 plus the number of the signal that ended it; 1, or N of
 --conflict-exit-code, if another owner holds the lock; 75 if the lock was lost before

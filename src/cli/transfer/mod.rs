@@ -7,9 +7,9 @@
 use std::{
     collections::HashMap,
     fmt,
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, Permissions},
     io::{self, BufReader, BufWriter, ErrorKind, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -84,18 +84,23 @@ pub async fn export(store: &mut Store, output: Option<&Path>) -> Result<Counts, 
     }
 }
 
-/// Creates a file that only its owner can read, whatever the umask. Fails if the path exists: it may
-/// be a symlink that another user has put there, or the file of an export that still runs.
+/// Creates a file that only its owner can read, whatever the umask. It replaces the file of an export
+/// that was killed. Fails if the path is anything else, such as a symlink that another user has made.
 fn make(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).mode(RIGHTS).open(path).map_err(|error| {
+    if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file()) {
+        fs::remove_file(path)?;
+    }
+    let created = OpenOptions::new().write(true).create_new(true).mode(RIGHTS).open(path);
+    let file = created.map_err(|error| {
         let reason = match error.kind() {
-            ErrorKind::AlreadyExists => {
-                "it exists; remove it, unless another export is writing it".to_owned()
-            }
+            ErrorKind::AlreadyExists => "it exists and is no regular file; remove it".to_owned(),
             _ => error.to_string(),
         };
         io::Error::new(error.kind(), format!("{}: {reason}", path.display()))
-    })
+    })?;
+    // The umask may have removed rights of the owner.
+    file.set_permissions(Permissions::from_mode(RIGHTS))?;
+    Ok(file)
 }
 
 /// Writes an export to a writer. Checks each line, so that no export is written that an import

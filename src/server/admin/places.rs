@@ -17,7 +17,7 @@ use crate::decision::budget::network;
 /// Maximum number of connections besides streams.
 const CONNECTIONS_MAX: usize = 256;
 /// Maximum number of connections of one IPv4 address or IPv6 /64, besides streams.
-const PEER_CONNECTIONS_MAX: usize = 64;
+const PEER_CONNECTIONS_MAX: usize = 128;
 
 /// The open connections, the oldest first.
 #[derive(Debug, Default)]

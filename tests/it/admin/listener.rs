@@ -177,3 +177,81 @@ async fn peers_that_misuse_the_pages_harm_nobody() {
 async fn get_or_closed(port: u16) -> u16 {
     get(port, "/livez", "").await.0
 }
+
+/// Connections that never complete a request: the number of a listener, and more.
+async fn silent_connections(port: u16, request: &[u8]) -> Vec<TcpStream> {
+    let mut all = Vec::new();
+    for _ in 0..600 {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        let _ = stream.write_all(request).await;
+        all.push(stream);
+    }
+    all
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn j13_probes_are_answered_while_other_connections_are_unfinished() {
+    let server = AdminServer::start(&[]).await;
+    let post = "POST /json HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{";
+    for request in ["", "GET /metrics HTTP/1.1\r\nX-Slow: ", post] {
+        let unfinished = silent_connections(server.port, request.as_bytes()).await;
+        for path in ["/livez", "/readyz", "/metrics", "/status"] {
+            assert_eq!(server.get(path).await.0, 200, "{path} beside {request:?}");
+        }
+        drop(unfinished);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn j13_a_token_is_checked_before_the_body_is_read() {
+    let files = Files::new(&Authority::new("ours").server());
+    let token = crate::support::access::Token::new();
+    let caller = format!(
+        "[[caller]]\nname = \"c\"\ntoken_sha256 = [\"{}\"]\nallow = [\"use\", \"read\"]\n\
+         namespace = \"*\"\n",
+        token.digest
+    );
+    files.write("callers.toml", &caller);
+    let (port, path) = (free_port(), files.text("callers.toml"));
+    let admin = format!("[::ffff:127.0.0.1]:{port}");
+    let server = Server::start(&["--config", &path, "--admin", &admin]).await;
+    for (path, status) in [("/json", 401), ("/pool", 303), ("/namespace", 303)] {
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\n\
+             Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 100\r\n\r\n{{"
+        );
+        assert_eq!(exchange(port, request.as_bytes()).await.0, status, "{path}");
+    }
+    drop(server);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn j31_open_files_are_a_metric_and_a_lack_of_them_is_few_log_lines() {
+    let files = Files::new(&Authority::new("ours").server());
+    let port = free_port();
+    let (admin, program) = (format!("127.0.0.1:{port}"), env!("CARGO_BIN_EXE_tollgate"));
+    // The hard limit, which the server cannot raise.
+    let script = "ulimit -n 64; exec \"$0\" serve --listen 127.0.0.1:0 --admin \"$1\"";
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", script, program, &admin]).stdin(std::process::Stdio::null());
+    command.stderr(std::fs::File::create(files.path("log")).unwrap());
+    let server = Server::spawn(command).await;
+    files.logged("the server may open fewer files than it may have connections", 1).await;
+    let (_, text) = get(port, "/metrics", "").await;
+    let scrape = super::Scrape::parse(&text);
+    assert_eq!(scrape.value("process_max_fds"), 64.0);
+    let open = scrape.value("process_open_fds");
+    assert!(open > 5.0 && open < 64.0, "{open}");
+    let mut all = Vec::new();
+    for _ in 0..100 {
+        all.push(TcpStream::connect(("127.0.0.1", server.port)).await.unwrap());
+    }
+    let start = tollgate::decision::time::monotonic();
+    files.logged("cannot accept a connection", 1).await;
+    // Enough for 20 failed accepts. One line in 10 s is permitted.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let lines = files.log().matches("cannot accept a connection").count() as u64;
+    assert!(lines <= 2 + start.elapsed().as_secs() / 10, "{lines}");
+    drop(all);
+    World::at(server.address()).await.admit("pool", "camera", "task").await;
+}

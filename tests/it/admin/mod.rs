@@ -82,7 +82,7 @@ impl Scrape {
 }
 
 /// Sends bytes and reads to the end. Returns the status and the body.
-async fn exchange(port: u16, request: &[u8]) -> (u16, String) {
+pub async fn exchange(port: u16, request: &[u8]) -> (u16, String) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.expect("the pages are served");
     // The server may answer, and close, before it has read all.
     let _ = stream.write_all(request).await;

@@ -69,7 +69,7 @@ fn bad_configuration_names_file_key_and_reason() {
         ("[[pool]]\nmatch = \"*\"\nexpiry_grace = \"31days\"", "expiry_grace", "0s to"),
         ("[[pool]]\nmatch = \"*\"\nretention = \"1s\"", "retention", "1m to"),
         ("[[pool]]\nmatch = \"*\"\nsize = 3", "size", "unknown field"),
-        ("listen =", "listen", "TOML"),
+        ("listen =", "line 1, column 9: listen: ", "string values must be quoted"),
     ];
     for (text, key, reason) in cases {
         let file = TempFile::new(text);
@@ -320,5 +320,63 @@ async fn the_log_is_json_on_demand_and_shows_refusals_at_debug_only() {
         let text = fs::read_to_string(log.path()).unwrap();
         assert!(text.lines().all(|line| line.starts_with('{') && line.ends_with('}')), "{text}");
         assert_eq!(text.matches("\"refused\"").count(), refusals, "{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn j30_a_start_is_one_record_and_only_a_terminal_gets_a_banner() {
+    let version = env!("CARGO_PKG_VERSION");
+    for format in ["text", "json"] {
+        let (config, log) = (TempFile::new("[[pool]]\nmatch = \"p\"\n"), TempFile::new(""));
+        let (port, admin) = (free_port(), format!("127.0.0.1:{}", free_port()));
+        let listen = format!("127.0.0.1:{port}");
+        let mut command = tollgate(&["--listen", &listen, "--admin", &admin]);
+        command.args(["--log-format", format, "--config", config.path()]);
+        command.stderr(fs::File::create(log.path()).unwrap());
+        let child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut server = Server { process: Process(child), port };
+        server.client().await;
+        server.process.signal("-TERM");
+        server.process.end(Duration::from_secs(20)).await;
+        let mut printed = String::new();
+        let mut stdout = server.process.0.stdout.take().unwrap();
+        std::io::Read::read_to_string(&mut stdout, &mut printed).unwrap();
+        let log = fs::read_to_string(log.path()).unwrap();
+        let starts: Vec<&str> =
+            log.lines().filter(|line| line.contains("the server has started")).collect();
+        assert_eq!(starts.len(), 1, "{log}");
+        for part in [version, &*listen, &*admin, "embedded, in memory"] {
+            assert!(starts[0].contains(part), "no {part} in {}", starts[0]);
+        }
+        if format == "json" {
+            assert_eq!(printed, "");
+            let record: serde_json::Value = serde_json::from_str(starts[0]).unwrap();
+            assert_eq!(record["listen"], listen);
+            assert_eq!(record["hash"].as_str().map(str::len), Some(16));
+        } else {
+            assert_eq!(printed, format!("Listening on {listen}\n"));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn j30_the_banner_of_a_terminal_names_the_console_and_the_token() {
+    let token = crate::support::access::Token::new();
+    let caller = format!(
+        "[[caller]]\nname = \"c\"\ntoken_sha256 = [\"{}\"]\nallow = [\"use\"]\n",
+        token.digest
+    );
+    for (text, header) in [("", false), (&*caller, true)] {
+        let config = TempFile::new(text);
+        let (port, admin) = (free_port(), format!("127.0.0.1:{}", free_port()));
+        let listen = format!("127.0.0.1:{port}");
+        let flags = ["--listen", &listen, "--admin", &admin, "--config", config.path()];
+        let mut terminal = crate::cli::top::terminal::Terminal::start(&flags);
+        terminal.shows("StockService/SetStock").await;
+        let seen = terminal.seen();
+        assert!(seen.contains(&format!("Console on http://{admin}/")), "{seen}");
+        assert_eq!(seen.contains("authorization: Bearer $TOKEN"), header, "{seen}");
+        terminal.process.signal("-TERM");
+        assert_eq!(terminal.end().await, Some(0));
     }
 }

@@ -18,7 +18,10 @@ use super::{
     memory::{peak_of, resident},
     wire::{CONTINUATION, DATA, HEADERS, SETTINGS, data, frame, framed, headers},
 };
-use crate::support::{process::Server, world::admit};
+use crate::support::{
+    process::{MANY_CONNECTIONS, Server},
+    world::admit,
+};
 
 /// The container that the defaults suit.
 const CONTAINER: usize = 256 << 20;
@@ -85,6 +88,7 @@ async fn flood(server: &Server, connections: usize, bytes: Vec<u8>) -> Vec<TcpSt
 /// Runs an attack on a server with the default limits. Its memory must stay below [`CONTAINER`]
 /// and every call of another caller must be answered.
 async fn attack(name: &str, connections: usize, bytes: Vec<u8>) {
+    let _alone = MANY_CONNECTIONS.lock().await;
     let server = Server::start(&[]).await;
     let bystander = Bystander::start(&server.address()).await;
     let run = async {

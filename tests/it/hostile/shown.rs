@@ -139,9 +139,9 @@ async fn h18_the_log_shows_names_escaped() {
     fs::create_dir_all(folder.path()).unwrap();
     for format in ["text", "json"] {
         let path = folder.path().join(format);
-        let mut command = tollgate(&["serve", "--listen", "127.0.0.1:0", "--log-format", format]);
-        command.args(["--log-level", "debug"]).stderr(Stdio::from(File::create(&path).unwrap()));
-        let server = Server::spawn(command).await;
+        let mut command = tollgate(&["serve", "--log-format", format, "--log-level", "debug"]);
+        command.stderr(Stdio::from(File::create(&path).unwrap()));
+        let server = Server::spawn_silent(command).await;
         let mut client = server.client().await;
         // Completing a task that was never admitted logs a refusal with its name.
         client.complete_task(complete(NAME, NAME, "task")).await.unwrap();
@@ -160,9 +160,9 @@ async fn j27_the_log_names_an_unknown_policy_once_a_minute_and_escaped() {
     let folder = TempFolder::new();
     fs::create_dir_all(folder.path()).unwrap();
     let path = folder.path().join("log");
-    let mut command = tollgate(&["serve", "--listen", "127.0.0.1:0", "--log-format", "json"]);
+    let mut command = tollgate(&["serve", "--log-format", "json"]);
     command.stderr(Stdio::from(File::create(&path).unwrap()));
-    let server = Server::spawn(command).await;
+    let server = Server::spawn_silent(command).await;
     let mut rates = RateServiceClient::connect(server.address()).await.unwrap();
     for policy in [NAME, "other"] {
         for _ in 0..5 {

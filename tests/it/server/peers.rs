@@ -13,7 +13,7 @@ use tonic::{Code, Request, transport::Channel};
 use tonic_types::StatusExt;
 
 use crate::support::{
-    process::{OwnRedis, Server, TempFile},
+    process::{MANY_CONNECTIONS, OwnRedis, Server, TempFile},
     world::{Client, admit, complete},
 };
 
@@ -84,6 +84,7 @@ async fn limits_hold_and_refusals_have_retry_info() {
 #[tokio::test(flavor = "multi_thread")]
 async fn s6_hostile_peers_do_not_affect_other_callers() {
     const IDLE: usize = 10_000;
+    let _alone = MANY_CONNECTIONS.lock().await;
     rlimit::increase_nofile_limit(u64::MAX).unwrap();
     let config = TempFile::new("[limits]\npreface_timeout = \"2s\"\n");
     let server = Server::start(&["--config", config.path()]).await;

@@ -245,3 +245,27 @@ fn a_wrong_command_line_exits_with_64() {
         assert_eq!(ends("127.0.0.1:1", arguments).0, Some(64), "{arguments:?}");
     }
 }
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn j19_the_command_ends_with_a_killed_tollgate_lock() {
+    let server = Server::start(&[]).await;
+    for (arguments, ends) in [("l", true), ("m --if-lost ignore", false)] {
+        let folder = Folder::new();
+        let script = format!("echo $$ > pid\n{WORK}");
+        let running = folder.start(&server.address(), arguments, &script).started();
+        let pid = fs::read_to_string(folder.0.join("pid")).unwrap();
+        let is_running = || fs::exists(format!("/proc/{}", pid.trim())).unwrap();
+        assert!(is_running());
+        running.process.signal("-KILL");
+        if ends {
+            eventually("the command has ended", async || !is_running()).await;
+        } else {
+            let mut process = running.process;
+            process.end(LONG).await;
+            assert!(is_running(), "the command may continue without the lock");
+            folder.end();
+            eventually("the command has ended", async || !is_running()).await;
+        }
+    }
+}
