@@ -77,3 +77,12 @@ func (s *Sequence) Last(ctx context.Context) (uint64, string, error) {
 	answer, _, err := call(ctx, s.client, s.client.plan(), &pb.GetSequenceRequest{Name: s.name}, s.client.sequences.GetSequence)
 	return answer.GetLast(), answer.GetSerial(), err
 }
+
+// SetFloor moves the sequence forward, so that its next value is at least floor, 0 to 2^63-1. It
+// returns false if the floor is not above the last value: nothing changed then. It needs the
+// permission manage.
+func (s *Sequence) SetFloor(ctx context.Context, floor uint64) (bool, error) {
+	request := &pb.SetSequenceFloorRequest{Name: s.name, Floor: proto.Uint64(floor)}
+	answer, _, err := call(ctx, s.client, s.client.plan(), request, s.client.sequences.SetSequenceFloor)
+	return answer.GetApplied(), err
+}

@@ -29,6 +29,14 @@ def test_large_values_are_exact(client, name, floor):
     assert answer["first"] == answer["last"] == str(floor)
 
 
+def test_a_floor_moves_a_sequence_forward_and_never_back(client, observer, name):
+    assert client.set_floor(name=name, floor=str(2**53 + 1))["applied"] is True
+    assert client.next(name=name)["first"] == str(2**53 + 1)
+    assert client.set_floor(name=name, floor="7")["applied"] is False
+    assert client.next(name=name)["first"] == str(2**53 + 2)
+    assert observer.last(name) == 2**53 + 2
+
+
 def test_a_used_up_sequence_is_an_error(client, name):
     client.next(name=name, floor=str(LARGEST))
     error = client.error("next", name=name)

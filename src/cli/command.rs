@@ -140,7 +140,7 @@ pub(crate) enum Command {
     /// Show the usage, the ban and the strikes of a key
     #[command(after_help = key::HELP)]
     Key(KeyOptions),
-    /// Show the last value of a sequence, or list the sequences
+    /// Show or list the last values of sequences, or move a sequence forward
     #[command(after_help = sequence::HELP)]
     Sequence(SequenceOptions),
     /// Reload the configuration of a server, or show what would change; exits 1 if a key needs a

@@ -12,9 +12,10 @@ use crate::engine::{
 pub(crate) const TABLE: &str = "\
 Exit status:
     0  success: served until a signal, allowed, given out, printed, exported or imported
-    1  refused: a rate, stock, a task, a lock that another owner holds, the reload of a key
-       that needs a restart, or a question that was answered with no; a fleet exceeded the
-       cap, the limit or the stock; or a server is NOT_SERVING
+    1  refused: a rate, stock, a task, a floor that is not above the last number, a lock that
+       another owner holds, the reload of a key that needs a restart, or a question that was
+       answered with no; a fleet exceeded the cap, the limit or the stock; or a server is
+       NOT_SERVING
    64  the command line is wrong
    65  a data directory or an export is damaged, or the imported entries do not match the
        export

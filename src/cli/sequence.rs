@@ -1,21 +1,23 @@
-//! `tollgate sequence`: shows the last values of sequences.
+//! `tollgate sequence`: shows the last values of sequences, and moves a sequence forward.
 
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, value_parser};
 use tollgate_client::{
     Error,
-    pb::{GetSequenceResponse, Sequence},
+    pb::{GetSequenceResponse, Sequence, SetSequenceFloorResponse},
 };
 
 use super::{
     client::{self, ClientError, connect, failed},
+    exit::REFUSED,
     flags::{self, PrefixFlags, ServerFlags},
     listing::{PrintedList, warn_unreadable},
     output::OutputFlags,
     table::Column,
     watch::millis,
 };
+use crate::sequence::VALUE_MAX;
 
 /// Text after the options in `--help`.
 pub const HELP: &str = "\
@@ -26,11 +28,17 @@ Examples:
   All sequences whose name begins with `order:`:
     tollgate sequence list --prefix order:
 
-Takes no number; `tollgate next` does. With --output json, get prints a
-GetSequenceResponse, and list a Sequence on each line.
+  Continue after 41999, the last number of the system before this one:
+    tollgate sequence floor order 42000
 
-Exit status: 0 if the values are printed; 64 for a wrong command line; 69 if there is no
-answer.";
+get and list take no number; `tollgate next` does. floor makes the next number at least
+this one, and never moves a sequence back. With a calendar it has the digits of a number.
+With --output json, get prints a GetSequenceResponse, list a Sequence on each line, and
+floor a SetSequenceFloorResponse.
+
+Exit status: 0 if the values are printed, or the floor applies; 1 if the floor is not above
+the last number, so that nothing changed; 64 for a wrong command line; 69 if there is no
+answer, or an error such as a floor too far beyond the clock.";
 
 /// Options of `tollgate sequence`.
 #[derive(Debug, Clone, Args)]
@@ -59,15 +67,25 @@ pub enum SequenceVerb {
         #[arg(value_name = "NAME", value_parser = flags::name)]
         name: String,
     },
+    /// Move a sequence forward, so that its next value is at least FLOOR
+    Floor {
+        /// Name of the sequence, such as `order`
+        #[arg(value_name = "NAME", value_parser = flags::name)]
+        name: String,
+        /// Lower bound of the next value, 0 to 2^63-1
+        #[arg(value_name = "FLOOR", value_parser = value_parser!(u64).range(..=VALUE_MAX))]
+        floor: u64,
+    },
     /// List the sequences and their last values, in no order
     List(PrefixFlags),
 }
 
-/// Reads and prints the last value, or those of all sequences.
+/// Prints the last value or those of all sequences, or moves a sequence forward.
 pub async fn run(options: &SequenceOptions) -> Result<ExitCode, ClientError> {
     let SequenceOptions { verb, output, server } = options;
     let what = match verb {
         SequenceVerb::Get { name } => format!("get the sequence `{name}`"),
+        SequenceVerb::Floor { name, .. } => format!("set the floor of the sequence `{name}`"),
         SequenceVerb::List(_) => "list the sequences".to_owned(),
     };
     let connection = connect(&server.url, &server.access, &what).await?;
@@ -76,6 +94,14 @@ pub async fn run(options: &SequenceOptions) -> Result<ExitCode, ClientError> {
         SequenceVerb::Get { name } => {
             let answer = connection.sequence(name).await.map_err(|error| fail(&error))?;
             output.say("GetSequenceResponse", &answer, || text(name, &answer));
+        }
+        SequenceVerb::Floor { name, floor } => {
+            let set = connection.set_sequence_floor(name, *floor).await;
+            let answer = set.map_err(|error| fail(&error))?;
+            output.say("SetSequenceFloorResponse", &answer, || moved(name, *floor, &answer));
+            if !answer.applied {
+                return Ok(ExitCode::from(REFUSED));
+            }
         }
         SequenceVerb::List(PrefixFlags { prefix }) => {
             let read = async |token: &str| {
@@ -113,11 +139,22 @@ fn text(name: &str, answer: &GetSequenceResponse) -> String {
     format!("{name}: last {last}{serial}, given out {}", millis(time))
 }
 
+fn moved(name: &str, floor: u64, answer: &SetSequenceFloorResponse) -> String {
+    let SetSequenceFloorResponse { applied, last, serial } = answer;
+    if *applied {
+        return format!("{name}: the next value is at least {floor}");
+    }
+    let serial = if serial.is_empty() { String::new() } else { format!(", {serial}") };
+    format!("{name}: last {last}{serial}; the floor {floor} is not above it, nothing changed")
+}
+
 /// Returns what to do about a failed call.
 fn advice(code: &str) -> &'static str {
     match code {
         "INTERNAL" => "other sequences are not affected; lua/README.md describes how to repair one",
-        "PERMISSION_DENIED" => "use the token of a caller that may read this sequence",
+        "PERMISSION_DENIED" => {
+            "use the token of a caller that may read this sequence, or manage it for a floor"
+        }
         "UNIMPLEMENTED" => "this server does not know sequences: update it",
         _ => client::advice(code),
     }
@@ -126,6 +163,15 @@ fn advice(code: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_floor_that_is_not_above_the_last_value_says_so() {
+        let mut answer = SetSequenceFloorResponse { applied: true, last: 41, ..Default::default() };
+        assert_eq!(moved("order", 42, &answer), "order: the next value is at least 42");
+        answer.applied = false;
+        let text = moved("order", 7, &answer);
+        assert_eq!(text, "order: last 41; the floor 7 is not above it, nothing changed");
+    }
 
     #[test]
     fn a_sequence_that_was_never_used_has_no_value() {

@@ -132,6 +132,7 @@ parse_all! {
     lock::HeartbeatLock, lock::ReleaseLock, lock::RenewLock, rate::BanKey, rate::CheckRate,
     rate::GetBan, rate::GetKey, rate::ListBans, rate::NoteBan, rate::ReadRateEvents, rate::ResetRate,
     rate::UnbanKey, sequence::GetSequence, sequence::NextSequence, sequence::ReserveSequence,
+    sequence::SetSequenceFloor,
     stock::AddStock, stock::CancelReservation, stock::ConfirmReservation, stock::GetStock,
     stock::ReserveStock, stock::SetStock,
     crate::decision::export::Export<admission::Pool>,

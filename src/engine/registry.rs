@@ -60,7 +60,8 @@ macro_rules! counted_verbs {
             crate::lock::RenewLock, crate::rate::BanKey, crate::rate::CheckRate,
             crate::rate::GetKey,
             crate::rate::ListBans, crate::rate::ResetRate, crate::rate::UnbanKey,
-            crate::sequence::GetSequence, crate::sequence::NextSequence, crate::stock::AddStock,
+            crate::sequence::GetSequence, crate::sequence::NextSequence,
+            crate::sequence::SetSequenceFloor, crate::stock::AddStock,
             crate::stock::CancelReservation, crate::stock::ConfirmReservation,
             crate::stock::GetStock, crate::stock::ReserveStock, crate::stock::SetStock,
         }

@@ -135,6 +135,7 @@ requests! {
     RequeueTaskRequest,
     ReserveStockRequest,
     ResetRateRequest,
+    SetSequenceFloorRequest,
     SetStockRequest,
     UnbanRequest,
     WatchPoolRequest,

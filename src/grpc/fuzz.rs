@@ -213,6 +213,7 @@ requests! {
     37 => call stock.list_stock,
     38 => call admission.requeue_task,
     39 => call rate.get_key,
+    40 => call sequence.set_sequence_floor,
 }
 
 /// Lists or watches with a page token or a cursor. The first byte of the input selects the rpc;

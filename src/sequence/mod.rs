@@ -19,6 +19,7 @@
 //! |---|---|---|
 //! | NextSequence | [`NextSequence`]; [`ReserveSequence`] before it, where values are reserved ahead | `lua/sequence/next.lua`, `lua/sequence/reserve.lua` |
 //! | GetSequence | [`GetSequence`] | `lua/sequence/get.lua` |
+//! | SetSequenceFloor | [`SetSequenceFloor`] | `lua/sequence/set_floor.lua` |
 
 mod allocation;
 mod calendar;
@@ -33,6 +34,7 @@ mod pattern;
 mod record;
 mod reserve;
 mod rules;
+mod set_floor;
 
 pub use allocation::{Allocation, Range};
 pub use calendar::Unit;
@@ -44,6 +46,7 @@ pub(crate) use lines::{RangeLine, SequenceLine};
 pub use next::NextSequence;
 pub use reserve::ReserveSequence;
 pub use rules::{Reserve, SequenceRule, Sequences};
+pub use set_floor::{Floor, SetSequenceFloor};
 
 use std::sync::Arc;
 

@@ -10,7 +10,10 @@ use rand_chacha::ChaCha8Rng;
 use tollgate::{
     decision::time::Timestamp,
     engine::Engine,
-    sequence::{AHEAD_DEFAULT, Allocation, GetSequence, Layout, NextSequence, Range, Sequence},
+    sequence::{
+        AHEAD_DEFAULT, Allocation, Floor, GetSequence, Layout, NextSequence, Range, Sequence,
+        SetSequenceFloor,
+    },
 };
 
 use crate::capability::{Answering, Capability, Checked, Part, deadline, holds, name, text};
@@ -23,12 +26,14 @@ const DATED: u8 = 0;
 #[derive(Debug, Clone)]
 pub enum Ask {
     Next { count: u64, step: u64, floor: Option<u64>, request: Option<u32> },
+    Floor(u64),
     Get,
 }
 
 #[derive(Debug, Clone)]
 pub enum Answer {
     Given(Allocation),
+    Moved(Floor),
     Last(Option<(u64, Timestamp)>),
 }
 
@@ -82,6 +87,20 @@ impl Serials {
     }
 }
 
+impl Serials {
+    fn moved(&mut self, ask: &Ask, moved: Floor) -> Checked {
+        let Ask::Floor(floor) = *ask else { return Err("the answer belongs to the call") };
+        let before = floor.saturating_sub(1);
+        match self.last.filter(|last| *last > before) {
+            Some(last) => holds(moved == Floor::NotAbove(last), "no floor moves a sequence back"),
+            None => {
+                self.last = Some(before);
+                holds(moved == Floor::Applied(before), "a floor above the last value applies")
+            }
+        }
+    }
+}
+
 impl Capability for Serials {
     type Ask = Ask;
     type Answer = Answer;
@@ -97,6 +116,11 @@ impl Capability for Serials {
     fn ask(&mut self, random: &mut ChaCha8Rng, _: u64) -> Ask {
         if random.random_bool(0.1) {
             return Ask::Get;
+        }
+        if self.part.index != DATED && random.random_bool(0.05) {
+            return Ask::Floor(
+                (self.last.unwrap_or(0) + 9).saturating_sub(random.random_range(0..14)),
+            );
         }
         self.requests += 1;
         let (mut step, mut floor) = (1, None);
@@ -123,6 +147,10 @@ impl Capability for Serials {
                         NextSequence { sequence, count, step, floor, request, reserve, confirmed };
                     Answer::Given(engine.submit(&next, deadline()).await?.outcome)
                 }
+                Ask::Floor(floor) => {
+                    let set = SetSequenceFloor { sequence, floor, reserve: None };
+                    Answer::Moved(engine.submit(&set, deadline()).await?.outcome)
+                }
                 Ask::Get => Answer::Last(
                     engine.submit(&GetSequence { sequence }, deadline()).await?.outcome,
                 ),
@@ -133,6 +161,7 @@ impl Capability for Serials {
     fn check(&mut self, ask: &Ask, answer: &Answer, now: u64) -> Checked {
         match answer {
             Answer::Given(allocation) => self.given(ask, allocation, now),
+            Answer::Moved(moved) => self.moved(ask, *moved),
             Answer::Last(last) => {
                 holds(last.map(|(last, _)| last) == self.last, "the view has the last value")
             }
@@ -140,6 +169,10 @@ impl Capability for Serials {
     }
 
     fn is_change(answer: &Answer) -> bool {
-        matches!(answer, Answer::Given(Allocation::Given { replayed: false, .. }))
+        matches!(
+            answer,
+            Answer::Given(Allocation::Given { replayed: false, .. })
+                | Answer::Moved(Floor::Applied(_))
+        )
     }
 }

@@ -102,7 +102,7 @@ pub struct Call {
 
 impl Call {
     #[allow(clippy::needless_pass_by_value, reason = "most requests are made for the call")]
-    fn of(service: &'static str, method: &'static str, request: impl Message) -> Call {
+    pub fn of(service: &'static str, method: &'static str, request: impl Message) -> Call {
         Call { service, method, body: request.encode_to_vec() }
     }
 
@@ -111,13 +111,14 @@ impl Call {
     }
 
     pub fn permission(&self) -> &'static str {
-        const MANAGE: [&str; 9] = [
+        const MANAGE: [&str; 10] = [
             "ConfigurePool",
             "EvictTask",
             "RequeueTask",
             "ResetRate",
             "Ban",
             "Unban",
+            "SetSequenceFloor",
             "SetStock",
             "AddStock",
             "ReloadConfig",
@@ -295,6 +296,11 @@ fn others(name: &dyn Fn() -> String) -> Vec<Call> {
         ),
         Call::of(sequence, "GetSequence", pb::GetSequenceRequest { name: name() }),
         Call::of(sequence, "ListSequences", pb::ListSequencesRequest::default()),
+        Call::of(
+            sequence,
+            "SetSequenceFloor",
+            pb::SetSequenceFloorRequest { name: name(), floor: Some(2) },
+        ),
         Call::of(
             lock,
             "AcquireLock",

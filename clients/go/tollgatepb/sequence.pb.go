@@ -253,9 +253,10 @@ func (x *GetSequenceRequest) GetName() string {
 type GetSequenceResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The value; 0 if none was given out. After a failover of a reserved sequence, the last
-	// value that may have been given out.
+	// value that may have been given out. After SetSequenceFloor, the value before the floor.
 	Last uint64 `protobuf:"varint,1,opt,name=last,proto3" json:"last,omitempty"`
-	// When it was given out, on the engine's clock; absent before the first value.
+	// When it was given out, or the floor was set, on the engine's clock; absent before the
+	// first value.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	// The value in the layout of the name; empty without a layout.
 	Serial string `protobuf:"bytes,3,opt,name=serial,proto3" json:"serial,omitempty"`
@@ -334,6 +335,129 @@ func (x *GetSequenceResponse) GetServerScriptCalls() uint64 {
 	return 0
 }
 
+// Moves a sequence forward.
+type SetSequenceFloorRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The sequence. Required.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Lower bound of the next value: 0 to 2^63-1. With a calendar it has the digits of a value.
+	// Digits that are no valid time, such as second 60, mean the next valid one. A floor more
+	// than `ahead_max` beyond the clock is INVALID_ARGUMENT. Required.
+	Floor         *uint64 `protobuf:"varint,2,opt,name=floor,proto3,oneof" json:"floor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSequenceFloorRequest) Reset() {
+	*x = SetSequenceFloorRequest{}
+	mi := &file_tollgate_v1_sequence_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSequenceFloorRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSequenceFloorRequest) ProtoMessage() {}
+
+func (x *SetSequenceFloorRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tollgate_v1_sequence_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSequenceFloorRequest.ProtoReflect.Descriptor instead.
+func (*SetSequenceFloorRequest) Descriptor() ([]byte, []int) {
+	return file_tollgate_v1_sequence_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *SetSequenceFloorRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetSequenceFloorRequest) GetFloor() uint64 {
+	if x != nil && x.Floor != nil {
+		return *x.Floor
+	}
+	return 0
+}
+
+// Whether the floor applies.
+type SetSequenceFloorResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether the floor is above the last value. If not, nothing changed: the next value is
+	// above the floor anyway.
+	Applied bool `protobuf:"varint,1,opt,name=applied,proto3" json:"applied,omitempty"`
+	// The value that the next one is above: the one before the floor if it applied, else the
+	// last one that was given out. 0 if there is none.
+	Last uint64 `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"`
+	// That value in the layout of the name; empty without a layout.
+	Serial        string `protobuf:"bytes,3,opt,name=serial,proto3" json:"serial,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSequenceFloorResponse) Reset() {
+	*x = SetSequenceFloorResponse{}
+	mi := &file_tollgate_v1_sequence_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSequenceFloorResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSequenceFloorResponse) ProtoMessage() {}
+
+func (x *SetSequenceFloorResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tollgate_v1_sequence_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSequenceFloorResponse.ProtoReflect.Descriptor instead.
+func (*SetSequenceFloorResponse) Descriptor() ([]byte, []int) {
+	return file_tollgate_v1_sequence_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *SetSequenceFloorResponse) GetApplied() bool {
+	if x != nil {
+		return x.Applied
+	}
+	return false
+}
+
+func (x *SetSequenceFloorResponse) GetLast() uint64 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
+func (x *SetSequenceFloorResponse) GetSerial() string {
+	if x != nil {
+		return x.Serial
+	}
+	return ""
+}
+
 // Asks for a page of sequences.
 type ListSequencesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -351,7 +475,7 @@ type ListSequencesRequest struct {
 
 func (x *ListSequencesRequest) Reset() {
 	*x = ListSequencesRequest{}
-	mi := &file_tollgate_v1_sequence_proto_msgTypes[4]
+	mi := &file_tollgate_v1_sequence_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -363,7 +487,7 @@ func (x *ListSequencesRequest) String() string {
 func (*ListSequencesRequest) ProtoMessage() {}
 
 func (x *ListSequencesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tollgate_v1_sequence_proto_msgTypes[4]
+	mi := &file_tollgate_v1_sequence_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -376,7 +500,7 @@ func (x *ListSequencesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSequencesRequest.ProtoReflect.Descriptor instead.
 func (*ListSequencesRequest) Descriptor() ([]byte, []int) {
-	return file_tollgate_v1_sequence_proto_rawDescGZIP(), []int{4}
+	return file_tollgate_v1_sequence_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListSequencesRequest) GetPrefix() string {
@@ -416,7 +540,7 @@ type ListSequencesResponse struct {
 
 func (x *ListSequencesResponse) Reset() {
 	*x = ListSequencesResponse{}
-	mi := &file_tollgate_v1_sequence_proto_msgTypes[5]
+	mi := &file_tollgate_v1_sequence_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -428,7 +552,7 @@ func (x *ListSequencesResponse) String() string {
 func (*ListSequencesResponse) ProtoMessage() {}
 
 func (x *ListSequencesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tollgate_v1_sequence_proto_msgTypes[5]
+	mi := &file_tollgate_v1_sequence_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -441,7 +565,7 @@ func (x *ListSequencesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSequencesResponse.ProtoReflect.Descriptor instead.
 func (*ListSequencesResponse) Descriptor() ([]byte, []int) {
-	return file_tollgate_v1_sequence_proto_rawDescGZIP(), []int{5}
+	return file_tollgate_v1_sequence_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListSequencesResponse) GetSequences() []*Sequence {
@@ -482,7 +606,7 @@ type Sequence struct {
 
 func (x *Sequence) Reset() {
 	*x = Sequence{}
-	mi := &file_tollgate_v1_sequence_proto_msgTypes[6]
+	mi := &file_tollgate_v1_sequence_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -494,7 +618,7 @@ func (x *Sequence) String() string {
 func (*Sequence) ProtoMessage() {}
 
 func (x *Sequence) ProtoReflect() protoreflect.Message {
-	mi := &file_tollgate_v1_sequence_proto_msgTypes[6]
+	mi := &file_tollgate_v1_sequence_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -507,7 +631,7 @@ func (x *Sequence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sequence.ProtoReflect.Descriptor instead.
 func (*Sequence) Descriptor() ([]byte, []int) {
-	return file_tollgate_v1_sequence_proto_rawDescGZIP(), []int{6}
+	return file_tollgate_v1_sequence_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Sequence) GetName() string {
@@ -568,7 +692,15 @@ const file_tollgate_v1_sequence_proto_rawDesc = "" +
 	"updateTime\x12\x16\n" +
 	"\x06serial\x18\x03 \x01(\tR\x06serial\x12#\n" +
 	"\rserver_values\x18\x04 \x01(\x04R\fserverValues\x12.\n" +
-	"\x13server_script_calls\x18\x05 \x01(\x04R\x11serverScriptCalls\"}\n" +
+	"\x13server_script_calls\x18\x05 \x01(\x04R\x11serverScriptCalls\"R\n" +
+	"\x17SetSequenceFloorRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\x05floor\x18\x02 \x01(\x04H\x00R\x05floor\x88\x01\x01B\b\n" +
+	"\x06_floor\"`\n" +
+	"\x18SetSequenceFloorResponse\x12\x18\n" +
+	"\aapplied\x18\x01 \x01(\bR\aapplied\x12\x12\n" +
+	"\x04last\x18\x02 \x01(\x04R\x04last\x12\x16\n" +
+	"\x06serial\x18\x03 \x01(\tR\x06serial\"}\n" +
 	"\x14ListSequencesRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12 \n" +
 	"\tpage_size\x18\x02 \x01(\rH\x00R\bpageSize\x88\x01\x01\x12\x1d\n" +
@@ -587,10 +719,11 @@ const file_tollgate_v1_sequence_proto_rawDesc = "" +
 	"\x04last\x18\x02 \x01(\x04R\x04last\x12;\n" +
 	"\vupdate_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"updateTime\x12\x16\n" +
-	"\x06serial\x18\x04 \x01(\tR\x06serial2\x90\x02\n" +
+	"\x06serial\x18\x04 \x01(\tR\x06serial2\xf1\x02\n" +
 	"\x0fSequenceService\x12S\n" +
 	"\fNextSequence\x12 .tollgate.v1.NextSequenceRequest\x1a!.tollgate.v1.NextSequenceResponse\x12P\n" +
-	"\vGetSequence\x12\x1f.tollgate.v1.GetSequenceRequest\x1a .tollgate.v1.GetSequenceResponse\x12V\n" +
+	"\vGetSequence\x12\x1f.tollgate.v1.GetSequenceRequest\x1a .tollgate.v1.GetSequenceResponse\x12_\n" +
+	"\x10SetSequenceFloor\x12$.tollgate.v1.SetSequenceFloorRequest\x1a%.tollgate.v1.SetSequenceFloorResponse\x12V\n" +
 	"\rListSequences\x12!.tollgate.v1.ListSequencesRequest\x1a\".tollgate.v1.ListSequencesResponseB|\n" +
 	"\x0eio.tollgate.v1P\x01Z=github.com/tollgate/tollgate/clients/go/tollgatepb;tollgatepb\xaa\x02\vTollgate.V1\xca\x02\vTollgate\\V1\xea\x02\fTollgate::V1b\x06proto3"
 
@@ -606,29 +739,33 @@ func file_tollgate_v1_sequence_proto_rawDescGZIP() []byte {
 	return file_tollgate_v1_sequence_proto_rawDescData
 }
 
-var file_tollgate_v1_sequence_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_tollgate_v1_sequence_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_tollgate_v1_sequence_proto_goTypes = []any{
-	(*NextSequenceRequest)(nil),   // 0: tollgate.v1.NextSequenceRequest
-	(*NextSequenceResponse)(nil),  // 1: tollgate.v1.NextSequenceResponse
-	(*GetSequenceRequest)(nil),    // 2: tollgate.v1.GetSequenceRequest
-	(*GetSequenceResponse)(nil),   // 3: tollgate.v1.GetSequenceResponse
-	(*ListSequencesRequest)(nil),  // 4: tollgate.v1.ListSequencesRequest
-	(*ListSequencesResponse)(nil), // 5: tollgate.v1.ListSequencesResponse
-	(*Sequence)(nil),              // 6: tollgate.v1.Sequence
-	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
+	(*NextSequenceRequest)(nil),      // 0: tollgate.v1.NextSequenceRequest
+	(*NextSequenceResponse)(nil),     // 1: tollgate.v1.NextSequenceResponse
+	(*GetSequenceRequest)(nil),       // 2: tollgate.v1.GetSequenceRequest
+	(*GetSequenceResponse)(nil),      // 3: tollgate.v1.GetSequenceResponse
+	(*SetSequenceFloorRequest)(nil),  // 4: tollgate.v1.SetSequenceFloorRequest
+	(*SetSequenceFloorResponse)(nil), // 5: tollgate.v1.SetSequenceFloorResponse
+	(*ListSequencesRequest)(nil),     // 6: tollgate.v1.ListSequencesRequest
+	(*ListSequencesResponse)(nil),    // 7: tollgate.v1.ListSequencesResponse
+	(*Sequence)(nil),                 // 8: tollgate.v1.Sequence
+	(*timestamppb.Timestamp)(nil),    // 9: google.protobuf.Timestamp
 }
 var file_tollgate_v1_sequence_proto_depIdxs = []int32{
-	7, // 0: tollgate.v1.GetSequenceResponse.update_time:type_name -> google.protobuf.Timestamp
-	6, // 1: tollgate.v1.ListSequencesResponse.sequences:type_name -> tollgate.v1.Sequence
-	7, // 2: tollgate.v1.Sequence.update_time:type_name -> google.protobuf.Timestamp
+	9, // 0: tollgate.v1.GetSequenceResponse.update_time:type_name -> google.protobuf.Timestamp
+	8, // 1: tollgate.v1.ListSequencesResponse.sequences:type_name -> tollgate.v1.Sequence
+	9, // 2: tollgate.v1.Sequence.update_time:type_name -> google.protobuf.Timestamp
 	0, // 3: tollgate.v1.SequenceService.NextSequence:input_type -> tollgate.v1.NextSequenceRequest
 	2, // 4: tollgate.v1.SequenceService.GetSequence:input_type -> tollgate.v1.GetSequenceRequest
-	4, // 5: tollgate.v1.SequenceService.ListSequences:input_type -> tollgate.v1.ListSequencesRequest
-	1, // 6: tollgate.v1.SequenceService.NextSequence:output_type -> tollgate.v1.NextSequenceResponse
-	3, // 7: tollgate.v1.SequenceService.GetSequence:output_type -> tollgate.v1.GetSequenceResponse
-	5, // 8: tollgate.v1.SequenceService.ListSequences:output_type -> tollgate.v1.ListSequencesResponse
-	6, // [6:9] is the sub-list for method output_type
-	3, // [3:6] is the sub-list for method input_type
+	4, // 5: tollgate.v1.SequenceService.SetSequenceFloor:input_type -> tollgate.v1.SetSequenceFloorRequest
+	6, // 6: tollgate.v1.SequenceService.ListSequences:input_type -> tollgate.v1.ListSequencesRequest
+	1, // 7: tollgate.v1.SequenceService.NextSequence:output_type -> tollgate.v1.NextSequenceResponse
+	3, // 8: tollgate.v1.SequenceService.GetSequence:output_type -> tollgate.v1.GetSequenceResponse
+	5, // 9: tollgate.v1.SequenceService.SetSequenceFloor:output_type -> tollgate.v1.SetSequenceFloorResponse
+	7, // 10: tollgate.v1.SequenceService.ListSequences:output_type -> tollgate.v1.ListSequencesResponse
+	7, // [7:11] is the sub-list for method output_type
+	3, // [3:7] is the sub-list for method input_type
 	3, // [3:3] is the sub-list for extension type_name
 	3, // [3:3] is the sub-list for extension extendee
 	0, // [0:3] is the sub-list for field type_name
@@ -641,13 +778,14 @@ func file_tollgate_v1_sequence_proto_init() {
 	}
 	file_tollgate_v1_sequence_proto_msgTypes[0].OneofWrappers = []any{}
 	file_tollgate_v1_sequence_proto_msgTypes[4].OneofWrappers = []any{}
+	file_tollgate_v1_sequence_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tollgate_v1_sequence_proto_rawDesc), len(file_tollgate_v1_sequence_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

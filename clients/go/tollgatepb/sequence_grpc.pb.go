@@ -19,9 +19,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	SequenceService_NextSequence_FullMethodName  = "/tollgate.v1.SequenceService/NextSequence"
-	SequenceService_GetSequence_FullMethodName   = "/tollgate.v1.SequenceService/GetSequence"
-	SequenceService_ListSequences_FullMethodName = "/tollgate.v1.SequenceService/ListSequences"
+	SequenceService_NextSequence_FullMethodName     = "/tollgate.v1.SequenceService/NextSequence"
+	SequenceService_GetSequence_FullMethodName      = "/tollgate.v1.SequenceService/GetSequence"
+	SequenceService_SetSequenceFloor_FullMethodName = "/tollgate.v1.SequenceService/SetSequenceFloor"
+	SequenceService_ListSequences_FullMethodName    = "/tollgate.v1.SequenceService/ListSequences"
 )
 
 // SequenceServiceClient is the client API for SequenceService service.
@@ -106,7 +107,14 @@ type SequenceServiceClient interface {
 	//
 	// Idempotent: changes nothing.
 	GetSequence(ctx context.Context, in *GetSequenceRequest, opts ...grpc.CallOption) (*GetSequenceResponse, error)
-	// Lists the sequences that have given out a value, in no order.
+	// Moves a sequence forward: the next value is at least the floor. Creates the sequence.
+	//
+	// For operators, for example after numbers were given out elsewhere. A floor that is not
+	// above the last value changes nothing: a sequence never goes back. Values that were
+	// reserved but not given out are dropped. A repeat changes nothing more; it answers
+	// `applied = false` if values were given out since the first call.
+	SetSequenceFloor(ctx context.Context, in *SetSequenceFloorRequest, opts ...grpc.CallOption) (*SetSequenceFloorResponse, error)
+	// Lists the sequences that have given out a value or have a floor, in no order.
 	//
 	// A sequence that exists during the whole listing appears, and can appear twice. A
 	// sequence that is new can be missing. While slots of a Redis Cluster move between nodes,
@@ -136,6 +144,16 @@ func (c *sequenceServiceClient) GetSequence(ctx context.Context, in *GetSequence
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetSequenceResponse)
 	err := c.cc.Invoke(ctx, SequenceService_GetSequence_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sequenceServiceClient) SetSequenceFloor(ctx context.Context, in *SetSequenceFloorRequest, opts ...grpc.CallOption) (*SetSequenceFloorResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetSequenceFloorResponse)
+	err := c.cc.Invoke(ctx, SequenceService_SetSequenceFloor_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +252,14 @@ type SequenceServiceServer interface {
 	//
 	// Idempotent: changes nothing.
 	GetSequence(context.Context, *GetSequenceRequest) (*GetSequenceResponse, error)
-	// Lists the sequences that have given out a value, in no order.
+	// Moves a sequence forward: the next value is at least the floor. Creates the sequence.
+	//
+	// For operators, for example after numbers were given out elsewhere. A floor that is not
+	// above the last value changes nothing: a sequence never goes back. Values that were
+	// reserved but not given out are dropped. A repeat changes nothing more; it answers
+	// `applied = false` if values were given out since the first call.
+	SetSequenceFloor(context.Context, *SetSequenceFloorRequest) (*SetSequenceFloorResponse, error)
+	// Lists the sequences that have given out a value or have a floor, in no order.
 	//
 	// A sequence that exists during the whole listing appears, and can appear twice. A
 	// sequence that is new can be missing. While slots of a Redis Cluster move between nodes,
@@ -255,6 +280,9 @@ func (UnimplementedSequenceServiceServer) NextSequence(context.Context, *NextSeq
 }
 func (UnimplementedSequenceServiceServer) GetSequence(context.Context, *GetSequenceRequest) (*GetSequenceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetSequence not implemented")
+}
+func (UnimplementedSequenceServiceServer) SetSequenceFloor(context.Context, *SetSequenceFloorRequest) (*SetSequenceFloorResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetSequenceFloor not implemented")
 }
 func (UnimplementedSequenceServiceServer) ListSequences(context.Context, *ListSequencesRequest) (*ListSequencesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListSequences not implemented")
@@ -316,6 +344,24 @@ func _SequenceService_GetSequence_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SequenceService_SetSequenceFloor_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetSequenceFloorRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SequenceServiceServer).SetSequenceFloor(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SequenceService_SetSequenceFloor_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SequenceServiceServer).SetSequenceFloor(ctx, req.(*SetSequenceFloorRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _SequenceService_ListSequences_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListSequencesRequest)
 	if err := dec(in); err != nil {
@@ -348,6 +394,10 @@ var SequenceService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetSequence",
 			Handler:    _SequenceService_GetSequence_Handler,
+		},
+		{
+			MethodName: "SetSequenceFloor",
+			Handler:    _SequenceService_SetSequenceFloor_Handler,
 		},
 		{
 			MethodName: "ListSequences",

@@ -98,6 +98,11 @@ async def next_values(state: State, fields: Fields) -> Answer:
     }
 
 
+async def set_floor(state: State, fields: Fields) -> Answer:
+    sequence = state.connection(fields).sequence(fields["name"])
+    return {"applied": await sequence.set_floor(int(fields["floor"]))}
+
+
 async def allocator(state: State, fields: Fields) -> Answer:
     sequence = state.connection(fields).sequence(fields["name"])
     state.keep(fields, sequence.allocator(int(fields["block"])))
@@ -119,6 +124,7 @@ COMMANDS: Commands = {
     "http_start": http_start,
     "http_stop": http_stop,
     "next": next_values,
+    "set_floor": set_floor,
     "allocator": allocator,
     "allocate": allocate,
 }

@@ -82,6 +82,8 @@ calls! {
     SequenceServiceClient: next_sequence(NextSequenceRequest) -> NextSequenceResponse,
         |it| !it.request_id.is_empty();
     SequenceServiceClient: get_sequence(GetSequenceRequest) -> GetSequenceResponse, |_| true;
+    SequenceServiceClient: set_sequence_floor(SetSequenceFloorRequest)
+        -> SetSequenceFloorResponse, |_| true;
     SequenceServiceClient: list_sequences(ListSequencesRequest) -> ListSequencesResponse, |_| true;
     // A repeat would undo what other callers changed since the first one.
     StockServiceClient: set_stock(SetStockRequest) -> SetStockResponse, |_| false;

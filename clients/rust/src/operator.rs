@@ -183,6 +183,17 @@ impl Connection {
         self.call(message).await
     }
 
+    /// Moves a sequence forward, so that its next value is at least `floor`. A floor that is not above
+    /// the last value changes nothing, and `applied` is false.
+    pub async fn set_sequence_floor(
+        &self,
+        name: &str,
+        floor: u64,
+    ) -> Result<pb::SetSequenceFloorResponse, Error> {
+        let message = pb::SetSequenceFloorRequest { name: name.to_owned(), floor: Some(floor) };
+        self.call(message).await
+    }
+
     /// Lists a page of the held locks whose name begins with `prefix`. An empty `page_token` starts
     /// at the first page. A page can be empty; the last one has an empty `next_page_token`.
     pub async fn list_locks(

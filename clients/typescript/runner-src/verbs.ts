@@ -56,6 +56,10 @@ export const sequenceCommands: Record<string, Command> = {
     const { first, last, step, serials, replayed } = values;
     return { first: String(first), last: String(last), step: String(step), serials, replayed };
   },
+  set_floor: async (session, fields, signal) => {
+    const [name, floor] = [field.text(fields, "name"), field.big(fields, "floor")];
+    return { applied: await session.connection(fields).sequences.setFloor(name, floor, { signal }) };
+  },
   allocator: (session, fields) => {
     const options = { block: field.number(fields, "block") };
     session.put(fields, session.connection(fields).sequences.allocator(field.text(fields, "name"), options));

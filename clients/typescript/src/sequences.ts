@@ -72,6 +72,20 @@ export class Sequences {
     return { last: message.last, serial: message.serial, updateTime: date(message.updateTime) };
   }
 
+  /**
+   * Moves a sequence forward, so that its next value is at least `floor`, 0 to 2^63-1. Returns false
+   * if the floor is not above the last value: nothing changed then. Needs the permission `manage`.
+   */
+  async setFloor(name: string, floor: bigint | number, options: CallOptions = {}): Promise<boolean> {
+    const request = { name, floor: BigInt(floor) };
+    const { message } = await this.#core.caller.call(
+      SequenceService.method.setSequenceFloor,
+      request,
+      options,
+    );
+    return message.applied;
+  }
+
   /** Makes an allocator, which takes blocks of values and hands them out without a call. */
   allocator(name: string, options: AllocatorOptions = {}): Allocator {
     return new Allocator((next) => this.next(name, next), options);

@@ -1,4 +1,5 @@
-//! Audit lines, target `audit`: one for each `manage` call and one for each refusal.
+//! Audit lines, target `audit`: one for each `manage` call, for each refusal, and for each floor
+//! that moves a sequence.
 //!
 //! A hostile caller can cause refusals at any pace, so their lines are limited; the next line
 //! counts the suppressed ones. Refusals of known and of unknown callers have limits of their own.
@@ -10,16 +11,19 @@ use tonic::Code;
 
 use super::{
     super::{
-        scope::{NotedNames, Scope},
+        scope::{NotedNames, Origin, Scope},
         status::code_name,
     },
     rpc::{Permission, Rpc},
 };
-use crate::decision::{
-    line_pace::LinePace,
-    names::Namespace,
-    spans,
-    text::{escaped, start},
+use crate::{
+    decision::{
+        line_pace::LinePace,
+        names::Namespace,
+        spans,
+        text::{escaped, start},
+    },
+    sequence::Sequence,
 };
 
 /// Lines about refusals in a period.
@@ -46,6 +50,23 @@ pub(super) fn refused(caller: &str, namespace: &str, verb: &str, name: &str, rea
     tracing::warn!(
         target: "audit", trace_id, %caller, %namespace, %verb, %name, result = reason, suppressed,
         "refused"
+    );
+}
+
+/// Logs a floor that has moved a sequence. `suppressed` counts the lines that were left out before.
+pub(in super::super) fn audit_floor(
+    origin: &Origin,
+    verb: &'static str,
+    sequence: &Sequence,
+    floor: u64,
+    suppressed: u64,
+) {
+    let name = String::from_utf8_lossy(&sequence.local_name()).into_owned();
+    let (caller, name) = (escaped(origin.caller()), escaped(&name));
+    let namespace = origin.namespace().as_str();
+    tracing::info!(
+        target: "audit", %caller, namespace, verb, %name, floor, result = "OK", suppressed,
+        "floor applied"
     );
 }
 

@@ -46,6 +46,7 @@ use crate::decision::{
     time::{Clock, coarse},
 };
 use audit::Audited;
+pub(super) use audit::audit_floor;
 use callers::Caller;
 use denial::Denial;
 use memo::{Credentials, Memo};
@@ -231,7 +232,8 @@ impl Access {
         let (mut scope, is_limited) = memo.scope(&namespace);
         let origin = scope.origin();
         if rpc.permission != Permission::Manage && memo.caller.names.is_none() {
-            let scope = is_limited.then_some(scope);
+            // A floor of NextSequence is logged with its caller.
+            let scope = (is_limited || rpc.name == "NextSequence").then_some(scope);
             return Ok(Granted { scope, origin, watched, audited: None });
         }
         let audited = Audited::new(rpc, memo.caller.name.clone(), namespace, &mut scope);

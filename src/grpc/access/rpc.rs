@@ -13,7 +13,7 @@ pub enum Permission {
     /// Calls that change nothing: Get…, List…, Watch….
     Read,
     /// Calls that change settings, or the state of other callers: ConfigurePool, Ban, SetStock,
-    /// ReloadConfig.
+    /// SetSequenceFloor, ReloadConfig.
     Manage,
 }
 
@@ -209,8 +209,12 @@ const RATE: &[(&str, Permission)] = &[
     ("Unban", Manage),
 ];
 
-const SEQUENCE: &[(&str, Permission)] =
-    &[("NextSequence", Use), ("GetSequence", Read), ("ListSequences", Read)];
+const SEQUENCE: &[(&str, Permission)] = &[
+    ("NextSequence", Use),
+    ("GetSequence", Read),
+    ("ListSequences", Read),
+    ("SetSequenceFloor", Manage),
+];
 
 const LOCK: &[(&str, Permission)] = &[
     ("AcquireLock", Use),
@@ -302,6 +306,35 @@ mod tests {
         assert_eq!(of("/Admission/AdmitTask"), None);
         let envoy = of("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit").unwrap();
         assert_eq!((envoy.service, envoy.permission), (Service::Envoy, Use));
+    }
+
+    /// The words in quotes or backticks of the lines that contain all of these texts.
+    fn listed(path: &str, row: &str) -> Vec<String> {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+        let text = std::fs::read_to_string(path).unwrap();
+        // A comment of the configuration continues on the next lines, up to its full stop.
+        let text = text.replace("\n# ", " ");
+        let line = text.lines().find_map(|line| line.split_once(row)).unwrap().1;
+        let line = line.split([')', '|', '.']).next().unwrap();
+        line.split(',').map(|word| word.trim().trim_matches('"').to_owned()).collect()
+    }
+
+    #[test]
+    fn j33_the_pages_list_every_service_and_every_call_that_needs_manage() {
+        let sorted = |mut words: Vec<String>| {
+            words.sort();
+            words
+        };
+        let of = |permission| {
+            let rpcs = all().filter(|rpc| rpc.permission == permission);
+            sorted(rpcs.map(|rpc| rpc.name.to_owned()).collect())
+        };
+        assert_eq!(sorted(listed("deploy/tollgate.toml", "\"manage\" (")), of(Manage));
+        assert_eq!(sorted(listed("docs/security.md", "| `manage` | ")), of(Manage));
+        assert_eq!(sorted(listed("docs/security.md", "| `use` | ")), of(Use));
+        let services = Service::ALL.map(|service| service.name().to_owned()).to_vec();
+        let named = listed("deploy/tollgate.toml", "# Services that it may use: ");
+        assert_eq!(sorted(named), sorted(services));
     }
 
     #[test]

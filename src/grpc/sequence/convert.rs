@@ -5,9 +5,12 @@ use tonic::Status;
 
 use super::super::{convert::timestamp, pb, status};
 use crate::{
-    decision::{error::Error, time::Timestamp},
+    decision::{
+        error::Error,
+        time::{Millis, Timestamp},
+    },
     engine::ReadEntries,
-    sequence::{AHEAD_DEFAULT, Allocation, Dating, GetSequence, Sequence},
+    sequence::{AHEAD_DEFAULT, Allocation, Dating, Floor, GetSequence, Sequence},
 };
 
 /// Converts an allocation. Fails if no values were given out.
@@ -31,18 +34,35 @@ pub(super) fn next_sequence(
             })
         }
         Allocation::OutOfRange => Err(status::no_values_left()),
-        Allocation::TooFarAhead { by_floor } => {
-            let ahead_max = sequence.dating().map_or(AHEAD_DEFAULT, Dating::ahead_max);
-            Err(match by_floor {
-                true => status::floor_too_far_ahead(ahead_max),
-                false => status::numbers_used_up(ahead_max),
-            })
-        }
+        Allocation::TooFarAhead { by_floor } => Err(match by_floor {
+            true => status::floor_too_far_ahead(ahead_max(sequence)),
+            false => status::numbers_used_up(ahead_max(sequence)),
+        }),
         Allocation::Unreserved { .. } => {
             Err(Error::Unavailable("other servers took the reserved values; retry".to_owned())
                 .into())
         }
     }
+}
+
+/// Converts a floor. Fails if it is too far ahead of the clock.
+pub(super) fn set_sequence_floor(
+    floor: Floor,
+    sequence: &Sequence,
+) -> Result<pb::SetSequenceFloorResponse, Status> {
+    let (applied, last) = match floor {
+        Floor::Applied(last) => (true, last),
+        Floor::NotAbove(last) => (false, last),
+        Floor::TooFarAhead => return Err(status::floor_too_far_ahead(ahead_max(sequence))),
+    };
+    let serial = sequence.layout().map(|layout| layout.serial(last)).unwrap_or_default();
+    let last = wire(sequence, last);
+    Ok(pb::SetSequenceFloorResponse { applied, last, serial: serial.into() })
+}
+
+/// How far ahead of the clock a floor may be.
+fn ahead_max(sequence: &Sequence) -> Millis {
+    sequence.dating().map_or(AHEAD_DEFAULT, Dating::ahead_max)
 }
 
 /// Converts the last value; `server_values` and `server_script_calls` are those of this server.

@@ -6,16 +6,19 @@
 mod convert;
 mod parse;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use bytes::Bytes;
 use tonic::{Request, Response, Status, codec::CompressionEncoding};
 
 use super::{
-    deadline,
+    access, deadline,
     fast_path::fast_path,
     name_listing, page_token,
     pb::{
@@ -25,13 +28,16 @@ use super::{
     rules::CurrentRules,
 };
 use crate::{
-    decision::{Decision, names::Namespace},
+    decision::{Decision, line_pace::LinePace, names::Namespace},
     engine::Engine,
     sequence::{Allocation, GetSequence, NextSequence, Sequence},
 };
 
 /// Maximum message size, bytes: more than all names together.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+
+/// Audit lines about floors of NextSequence, which a caller can cause at any pace: 20 a second.
+static FLOORS: LinePace = LinePace::new(20, Duration::from_secs(1));
 
 /// The sequence service of an engine.
 #[derive(Debug)]
@@ -73,6 +79,7 @@ impl SequenceService for SequenceHandlers {
         request: Request<pb::NextSequenceRequest>,
     ) -> Answer<pb::NextSequenceResponse> {
         let (deadline, scope, request) = deadline::of(request);
+        let floor = request.floor.map(|floor| (scope.origin(), floor));
         let next = parse::next_sequence(request, scope, &self.rules.load().sequences)?;
         let allocation = self.engine.submit(&next, deadline).await?.outcome;
         // The number of values in a namespace is no business of others.
@@ -81,7 +88,30 @@ impl SequenceService for SequenceHandlers {
         {
             self.given.fetch_add(range.count, Ordering::Relaxed);
         }
-        Ok(Response::new(convert::next_sequence(&allocation, &next.sequence)?))
+        let answer = convert::next_sequence(&allocation, &next.sequence)?;
+        if let Some((origin, floor)) = floor
+            && answer.floor_applied
+            && !answer.replayed
+            && let Some(suppressed) = FLOORS.due()
+        {
+            access::audit_floor(&origin, "NextSequence", &next.sequence, floor, suppressed);
+        }
+        Ok(Response::new(answer))
+    }
+
+    async fn set_sequence_floor(
+        &self,
+        request: Request<pb::SetSequenceFloorRequest>,
+    ) -> Answer<pb::SetSequenceFloorResponse> {
+        let (deadline, scope, request) = deadline::of(request);
+        let (origin, floor) = (scope.origin(), request.floor.unwrap_or_default());
+        let set = parse::set_sequence_floor(request, scope, &self.rules.load().sequences)?;
+        let answer = self.engine.submit(&set, deadline).await?.outcome;
+        let answer = convert::set_sequence_floor(answer, &set.sequence)?;
+        if answer.applied {
+            access::audit_floor(&origin, "SetSequenceFloor", &set.sequence, floor, 0);
+        }
+        Ok(Response::new(answer))
     }
 
     async fn get_sequence(

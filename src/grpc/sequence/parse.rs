@@ -5,7 +5,10 @@ use tonic::Status;
 use super::super::{fields::Fields, pb, scope::Scope, status};
 use crate::{
     decision::names::Name,
-    sequence::{COUNT_MAX, DATED_STEP_MAX, Dating, NextSequence, Sequence, Sequences, VALUE_MAX},
+    sequence::{
+        COUNT_MAX, DATED_STEP_MAX, Dating, NextSequence, Sequence, Sequences, SetSequenceFloor,
+        VALUE_MAX,
+    },
 };
 
 /// Parses a request. Fails with OUT_OF_RANGE if no sequence can have so many values.
@@ -65,6 +68,26 @@ fn floor(fields: &mut Fields, floor: Option<u64>, dating: Option<&Dating>) -> Op
         fields.violation("floor", "must be the digits of a serial of the years 2000 to 2099");
     }
     value
+}
+
+/// Parses a floor without a request for values; it is required.
+pub(super) fn set_sequence_floor(
+    request: pb::SetSequenceFloorRequest,
+    scope: Scope,
+    sequences: &Sequences,
+) -> Result<SetSequenceFloor, Status> {
+    let mut fields = Fields::new(scope);
+    let name = fields.partition("name", request.name);
+    let rule = name.as_ref().and_then(|name| sequences.rule(name));
+    let layout = rule.and_then(|rule| rule.layout.clone());
+    let dating = layout.as_ref().and_then(|layout| layout.dating());
+    if request.floor.is_none() {
+        fields.violation("floor", "is required");
+    }
+    let floor = floor(&mut fields, request.floor, dating);
+    let (name, floor) = fields.finish(name.zip(floor))?;
+    let reserve = rule.and_then(|rule| rule.reserve);
+    Ok(SetSequenceFloor { sequence: Sequence::new(&name, layout), floor, reserve })
 }
 
 /// Parses the name of a sequence. Its layout comes from the configuration.

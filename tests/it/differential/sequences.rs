@@ -9,8 +9,8 @@ use rand_chacha::ChaCha8Rng;
 use tollgate::{
     decision::{acknowledgement::Acknowledgement, export::Source, names::Name, time::Millis},
     sequence::{
-        Allocation, Counter, DATED_STEP_MAX, GetSequence, Layout, NextSequence, Reserve,
-        ReserveSequence, ReservedBlock, Sequence,
+        Allocation, Counter, DATED_STEP_MAX, Floor, GetSequence, Layout, NextSequence, Reserve,
+        ReserveSequence, ReservedBlock, Sequence, SetSequenceFloor,
     },
 };
 
@@ -107,6 +107,9 @@ async fn history(seed: u64) {
         ("out of range", 10),
         ("too far", 20),
         ("unreserved", 100),
+        ("floor applied", 100),
+        ("floor not above", 50),
+        ("floor too far", 5),
         ("copied", 20),
     ] {
         let met = history.outcomes.get(outcome).copied().unwrap_or_default();
@@ -154,6 +157,7 @@ impl History {
                 self.last(index).await;
             }
             1 => self.reserve(index, context).await,
+            2 => self.set_floor(index, context).await,
             _ => self.next(index, context).await,
         }
     }
@@ -189,6 +193,33 @@ impl History {
         // Only Redis has an epoch.
         assert_eq!(native.upto, redis.upto, "{context}: {decision:?}");
         self.epoch = redis.epoch;
+    }
+
+    async fn set_floor(&mut self, index: usize, context: &str) {
+        let last = self.last(index).await;
+        let random = &mut self.random;
+        let (sequence, reserve) = &self.sequences[index];
+        let floor = match random.random_range(0..100) {
+            0..60 => last.saturating_add(random.random_range(0..30)).saturating_sub(8),
+            60..85 => last.saturating_add(random.random_range(0..3_000_000)),
+            85..95 => (last / PART + 1) * PART - random.random_range(0..3),
+            95 if index.is_multiple_of(4) => VALUE_MAX - random.random_range(0..20),
+            _ => random.random_range(0..3),
+        };
+        // Only every fourth sequence may reach its end, as in `next`.
+        let is_free = index.is_multiple_of(4) || sequence.dating().is_some();
+        let most = if is_free { sequence.value_max() } else { 1 << 60 };
+        let set = SetSequenceFloor {
+            sequence: sequence.clone(),
+            floor: floor.min(most),
+            reserve: reserve.filter(|_| random.random_bool(0.95)),
+        };
+        let kind = match self.twins.agree(&mut self.counters, &set, context).await {
+            Floor::Applied(_) => "floor applied",
+            Floor::NotAbove(_) => "floor not above",
+            Floor::TooFarAhead => "floor too far",
+        };
+        *self.outcomes.entry(kind).or_default() += 1;
     }
 
     /// The last value; 0 if there is none.

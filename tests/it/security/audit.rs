@@ -1,5 +1,6 @@
 //! Audit lines of the log: refusals, and calls with the permission `manage`.
 
+use tollgate_client::pb;
 use tonic::transport::Channel;
 
 use super::callers::{entry, start};
@@ -65,6 +66,42 @@ async fn manage_calls_and_refusals_have_audit_lines() {
     ];
     assert_eq!(seen, expected.map(|line| line.map(str::to_owned)));
     assert!(!server.files.log().contains(all.trim_start_matches("Bearer ")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn floors_that_move_a_sequence_have_audit_lines() {
+    let token = Token::new();
+    let config = format!("log_format = \"json\"\n{}", entry("operator", &token));
+    let server = start(&config).await;
+    let channel = channel(&server).await;
+    let bearer = token.bearer();
+    let metadata = [("authorization", &*bearer)];
+    let next = |floor| {
+        let request = pb::NextSequenceRequest { name: "n".into(), floor, ..Default::default() };
+        Call::of("SequenceService", "NextSequence", request)
+    };
+    let set = |floor| {
+        let request = pb::SetSequenceFloorRequest { name: "n".into(), floor: Some(floor) };
+        Call::of("SequenceService", "SetSequenceFloor", request)
+    };
+    // A floor that changes nothing, and a call without one, have no line of a floor.
+    for call in [set(50), set(7), next(None), next(Some(7)), next(Some(90))] {
+        call.make(&channel, &metadata).await.unwrap();
+    }
+    server.files.logged("\"floor\":90", 1).await;
+    let floors: Vec<_> =
+        lines(&server).into_iter().filter(|line| !line["floor"].is_null()).collect();
+    let seen = floors.iter().map(|line| (line["verb"].as_str(), line["floor"].as_u64()));
+    let seen: Vec<_> = seen.collect();
+    assert_eq!(
+        seen,
+        [(Some("SetSequenceFloor"), Some(50)), (Some("NextSequence"), Some(90))],
+        "{floors:?}"
+    );
+    assert!(floors.iter().all(|line| line["caller"] == "operator" && line["name"] == "n"));
+    // Each call of SetSequenceFloor has the line of a `manage` call, too.
+    let managed = lines(&server).into_iter().filter(|line| line["verb"] == "SetSequenceFloor");
+    assert_eq!(managed.filter(|line| line["floor"].is_null()).count(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,7 @@
 pub mod bad_input;
 pub mod failover;
 pub mod faults;
+pub mod floors;
 pub mod load;
 pub mod properties;
 pub mod scenarios;

@@ -36,6 +36,7 @@ var handlers = map[string]handler{
 	"http_start":         with(httpStart),
 	"http_stop":          on(httpStop),
 	"next":               with(next),
+	"set_floor":          with(setFloor),
 	"allocator":          with(allocator),
 	"allocate":           on(allocate),
 	"lock":               with(lock),

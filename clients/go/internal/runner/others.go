@@ -25,6 +25,11 @@ func next(_ *runner, ctx context.Context, client *tollgate.Client, c *command) (
 	}, err
 }
 
+func setFloor(_ *runner, ctx context.Context, client *tollgate.Client, c *command) (fields, error) {
+	applied, err := client.Sequence(c.Name).SetFloor(ctx, uint64(*c.Floor))
+	return fields{"applied": applied}, err
+}
+
 func allocator(r *runner, _ context.Context, client *tollgate.Client, c *command) (fields, error) {
 	r.keep(c, client.Sequence(c.Name).Allocator(uint32(c.Block)))
 	return nil, nil

@@ -108,6 +108,11 @@ NEXT_SEQUENCE = Method(
 GET_SEQUENCE = Method(
     _SEQUENCE + "GetSequence", sequence.GetSequenceRequest, sequence.GetSequenceResponse
 )
+SET_SEQUENCE_FLOOR = Method(
+    _SEQUENCE + "SetSequenceFloor",
+    sequence.SetSequenceFloorRequest,
+    sequence.SetSequenceFloorResponse,
+)
 SET_STOCK = Method(_STOCK + "SetStock", stock.SetStockRequest, stock.SetStockResponse)
 ADD_STOCK = Method(_STOCK + "AddStock", stock.AddStockRequest, stock.AddStockResponse)
 RESERVE_STOCK = Method(

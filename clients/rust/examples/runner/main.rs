@@ -172,9 +172,9 @@ impl Runner {
             }
             "admit_many" | "complete_many" | "renew_many" | "hold" | "held" | "release"
             | "pairs" => self.bulk(&command, fields).await,
-            "check" | "address_key" | "get_key" | "next" | "allocator" | "allocate" | "lock"
-            | "lock_state" | "unlock" | "set_stock" | "add_stock" | "stock" | "reserve"
-            | "confirm" | "cancel_reservation" | "leave_reservation" => {
+            "check" | "address_key" | "get_key" | "next" | "set_floor" | "allocator"
+            | "allocate" | "lock" | "lock_state" | "unlock" | "set_stock" | "add_stock"
+            | "stock" | "reserve" | "confirm" | "cancel_reservation" | "leave_reservation" => {
                 self.other(&command, fields).await
             }
             _ => self.admission(&command, fields).await,

@@ -16,6 +16,7 @@ impl Runner {
             "address_key" => Ok(address(&fields)),
             "get_key" => self.get_key(&fields).await,
             "next" => self.next(&fields).await,
+            "set_floor" => self.set_floor(&fields).await,
             "allocator" => {
                 let block = fields.number("block").unwrap_or(100);
                 let allocator = self.connection(&fields)?.allocator(&fields.text("name"));
@@ -111,6 +112,13 @@ impl Runner {
             "serials": taken.serials,
             "replayed": taken.replayed,
         }))
+    }
+
+    async fn set_floor(&self, fields: &Fields) -> Answer {
+        let floor = fields.number("floor").unwrap_or_default();
+        let connection = self.connection(fields)?;
+        let set = connection.set_sequence_floor(&fields.text("name"), floor).await?;
+        Ok(json!({ "applied": set.applied }))
     }
 
     async fn lock(self: &Arc<Runner>, fields: &Fields) -> Answer {

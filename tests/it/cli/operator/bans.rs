@@ -80,6 +80,20 @@ async fn the_last_value_of_a_sequence_is_shown_without_taking_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_floor_moves_a_sequence_and_tells_when_it_does_not() {
+    let server = Server::start(&[]).await;
+    let set = ["sequence", "floor", "order", "42000"];
+    assert_eq!(prints(&server, &set).await, "order: the next value is at least 42000\n");
+    let answer = objects(&server, &set).await.remove(0);
+    assert_eq!(answer, serde_json::json!({"applied": true, "last": "41999", "serial": ""}));
+    let (code, said, _) = ends(&server, &["sequence", "floor", "order", "7"]).await;
+    assert_eq!(code, Some(1));
+    assert_eq!(said, "order: last 41999; the floor 7 is not above it, nothing changed\n");
+    let wrong = run(&["sequence", "floor", "order", "9223372036854775808"]).await;
+    assert_eq!(wrong.status.code(), Some(64));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn locks_sequences_and_stock_are_listed_by_prefix() {
     let server = Server::start(&[]).await;
     for words in [&["lock", "list"][..], &["sequence", "list"], &["stock", "list"]] {

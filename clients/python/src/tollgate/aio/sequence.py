@@ -53,6 +53,15 @@ class Sequence:
         request = build(pb.GetSequenceRequest, name=self.name)
         return LastValue.of(await self._caller.call(methods.GET_SEQUENCE, request))
 
+    async def set_floor(self, floor: int) -> bool:
+        """Moves the sequence forward: its next value is at least `floor`, 0 to 2^63-1.
+
+        Returns False if the floor is not above the last value: nothing changed then. Needs
+        the permission `manage`.
+        """
+        request = build(pb.SetSequenceFloorRequest, name=self.name, floor=floor)
+        return (await self._caller.call(methods.SET_SEQUENCE_FLOOR, request)).applied
+
     def allocator(self, block: int = 100) -> Allocator:
         """Returns an allocator that fetches `block` values (1 to 10,000) with one call."""
         return Allocator(self, block)

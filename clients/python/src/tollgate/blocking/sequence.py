@@ -33,6 +33,10 @@ class Sequence:
         """Returns the last value that was given out."""
         return run(self._inner.last())
 
+    def set_floor(self, floor: int) -> bool:
+        """Moves the sequence forward. As `tollgate.aio.Sequence.set_floor`."""
+        return run(self._inner.set_floor(floor))
+
     def allocator(self, block: int = 100) -> Allocator:
         """Returns an allocator that fetches `block` values (1 to 10,000) with one call."""
         return Allocator(self._inner.allocator(block))

@@ -3,6 +3,7 @@ package io.tollgate;
 import io.tollgate.v1.GetSequenceRequest;
 import io.tollgate.v1.NextSequenceRequest;
 import io.tollgate.v1.SequenceServiceGrpc;
+import io.tollgate.v1.SetSequenceFloorRequest;
 import java.util.Optional;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
@@ -59,6 +60,21 @@ public final class Sequence {
             ? Optional.of(Times.instant(answer.getUpdateTime()))
             : Optional.empty(),
         answer.getSerial());
+  }
+
+  /**
+   * Moves the sequence forward, so that its next value is at least the floor, 0 to 2^63-1. Needs the
+   * permission {@code manage}.
+   *
+   * @return false if the floor is not above the last value: nothing changed
+   */
+  public boolean setFloor(long floor) {
+    var request = SetSequenceFloorRequest.newBuilder().setName(name).setFloor(floor).build();
+    return Op.await(
+            core.calls()
+                .send(SequenceServiceGrpc.getSetSequenceFloorMethod(), CallPlan.SAFE, request))
+        .answer()
+        .getApplied();
   }
 
   /**

@@ -26,6 +26,16 @@ final class StoreCommands {
 
   void register(Map<String, Runner.Action> actions) {
     actions.put("next", this::next);
+    actions.put(
+        "set_floor",
+        c ->
+            new Json()
+                .put(
+                    "applied",
+                    session
+                        .client(c)
+                        .sequence(c.text("name"))
+                        .setFloor(c.optionalNumber("floor").orElseThrow())));
     actions.put("allocator", this::allocator);
     actions.put("allocate", this::allocate);
     actions.put("lock", this::lock);
