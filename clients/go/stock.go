@@ -2,9 +2,11 @@ package tollgate
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/tollgate/tollgate/clients/go/tollgatepb"
@@ -112,8 +114,28 @@ type ReserveAnswer struct {
 	Stock StockStatus
 }
 
+// QuantityDiffersError is the error of Reserve for an order that holds another quantity. Nothing
+// changed: confirm or cancel the order, or reserve under another one.
+type QuantityDiffersError struct {
+	// Held is the quantity that the order holds.
+	Held uint64
+
+	err *Error
+}
+
+// Error describes the order and both quantities.
+func (e *QuantityDiffersError) Error() string {
+	return e.err.Error()
+}
+
+// Unwrap returns an [Error] with the code FailedPrecondition and the reason "QUANTITY_DIFFERS".
+func (e *QuantityDiffersError) Unwrap() error {
+	return e.err
+}
+
 // Reserve holds a quantity, 1 to 1,000,000,000, for an order. A repeat while the hold runs
-// returns the first reservation.
+// returns the first reservation. If the order holds another quantity, it fails with
+// [QuantityDiffersError].
 func (s *Stock) Reserve(ctx context.Context, order string, quantity int64, options ReserveOptions) (ReserveAnswer, error) {
 	request := &pb.ReserveStockRequest{
 		Sku: s.sku, OrderId: order, Quantity: quantity, HoldDuration: optional(options.Hold), BuyerId: options.Buyer,
@@ -126,6 +148,12 @@ func (s *Stock) Reserve(ctx context.Context, order string, quantity int64, optio
 		return ReserveAnswer{}, err
 	}
 	switch answer.GetOutcome() {
+	case pb.ReserveOutcome_RESERVE_OUTCOME_QUANTITY_DIFFERS:
+		held := answer.GetReservation().GetQuantity()
+		message := fmt.Sprintf("order %q holds %d of %q, not %d; nothing changed", order, held, s.sku, quantity)
+		return ReserveAnswer{}, &QuantityDiffersError{
+			held, &Error{Code: codes.FailedPrecondition, Reason: "QUANTITY_DIFFERS", Message: message},
+		}
 	case pb.ReserveOutcome_RESERVE_OUTCOME_RESERVED, pb.ReserveOutcome_RESERVE_OUTCOME_SHORT,
 		pb.ReserveOutcome_RESERVE_OUTCOME_BUYER_LIMIT, pb.ReserveOutcome_RESERVE_OUTCOME_ALREADY_SETTLED:
 	default:

@@ -47,6 +47,16 @@ def test_a_repeat_reserves_once(client, observer, name):
     assert observer.stock(name) == (3, 2, 0)
 
 
+def test_j6_another_quantity_for_an_order_is_a_typed_error(client, observer, name):
+    observer.set_stock(name, 9)
+    client.reserve(handle="a", sku=name, order="o-1", quantity="1", hold=60)
+    error = client.error("reserve", handle="b", sku=name, order="o-1", quantity="5", hold=60)
+    assert (error.code, error.reason) == ("FAILED_PRECONDITION", "QUANTITY_DIFFERS")
+    assert observer.stock(name) == (8, 1, 0)
+    again = client.reserve(handle="c", sku=name, order="o-1", quantity="1", hold=60)
+    assert again["outcome"] == "RESERVED" and again["replayed"] is True
+
+
 def test_a_cancelled_reservation_is_available_again(client, observer, name):
     observer.set_stock(name, 5)
     client.reserve(handle="a", sku=name, order="o-1", quantity="2")

@@ -17,12 +17,13 @@
 --         {2 already settled, on_hand, reserved, sold, state, quantity, grant, expire, buyer}.
 --         {3 short, on_hand, reserved, sold, µs until the next hold ends, 0 if no end helps}.
 --         {4 buyer limit, on_hand, reserved, sold, quantity that the buyer has}.
+--         {5 quantity differs, on_hand, reserved, sold, state, quantity, grant, expire, buyer}.
 --         {8}: no stock of the sku was ever set.
 --         {9}: lapsed holds remain; decide again.
 -- Writes stock, holds, buyers, permanent; order, TTL: hold and 24 h.
 -- Cost O(log holds): 20 µs. A script call removes at most 250 lapsed holds: 1.5 ms.
 local RESERVE_RESERVED, RESERVE_REPLAYED, RESERVE_ALREADY_SETTLED = 0, 1, 2
-local RESERVE_SHORT, RESERVE_BUYER_LIMIT = 3, 4
+local RESERVE_SHORT, RESERVE_BUYER_LIMIT, RESERVE_QUANTITY_DIFFERS = 3, 4, 5
 
 local function about(status, stock, record)
   return {
@@ -52,7 +53,7 @@ local function decide(keys, argv, now)
 
   stock_reclaim(sku, stock)
   if held then
-    return about(RESERVE_REPLAYED, stock, record)
+    return about(record.quantity == quantity and RESERVE_REPLAYED or RESERVE_QUANTITY_DIFFERS, stock, record)
   elseif record and record.state ~= ORDER_HELD then
     return about(RESERVE_ALREADY_SETTLED, stock, record)
   end

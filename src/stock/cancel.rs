@@ -51,14 +51,23 @@ impl Decision for CancelReservation {
     const SCRIPT: &'static Script = &script::stock::CANCEL;
     const DELIVERY: Delivery<CancelReservation> = Delivery::FREES_CAPACITY;
     const OUTCOMES: Outcomes<CancelReservation> = Outcomes::new(
-        &["cancelled", "already_cancelled", "already_confirmed", "expired", "unknown", "not_found"],
+        &[
+            "cancelled",
+            "already_cancelled",
+            "already_confirmed",
+            "expired",
+            "unknown",
+            "not_found",
+            "unfinished",
+        ],
         |outcome| match outcome {
             StockOutcome::Decided { outcome: CancelOutcome::Cancelled, .. } => 0,
             StockOutcome::Decided { outcome: CancelOutcome::AlreadyCancelled, .. } => 1,
             StockOutcome::Decided { outcome: CancelOutcome::AlreadyConfirmed, .. } => 2,
             StockOutcome::Decided { outcome: CancelOutcome::Expired, .. } => 3,
             StockOutcome::Decided { outcome: CancelOutcome::Unknown, .. } => 4,
-            StockOutcome::NotFound | StockOutcome::Again => 5,
+            StockOutcome::NotFound => 5,
+            StockOutcome::Again => 6,
         },
     );
 

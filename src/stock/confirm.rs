@@ -59,14 +59,23 @@ impl Decision for ConfirmReservation {
     const SCRIPT: &'static Script = &script::stock::CONFIRM;
     const DELIVERY: Delivery<ConfirmReservation> = Delivery::FREES_CAPACITY;
     const OUTCOMES: Outcomes<ConfirmReservation> = Outcomes::new(
-        &["confirmed", "already_confirmed", "expired", "cancelled", "unknown", "not_found"],
+        &[
+            "confirmed",
+            "already_confirmed",
+            "expired",
+            "cancelled",
+            "unknown",
+            "not_found",
+            "unfinished",
+        ],
         |outcome| match outcome {
             StockOutcome::Decided { outcome: ConfirmOutcome::Confirmed { .. }, .. } => 0,
             StockOutcome::Decided { outcome: ConfirmOutcome::AlreadyConfirmed, .. } => 1,
             StockOutcome::Decided { outcome: ConfirmOutcome::Expired, .. } => 2,
             StockOutcome::Decided { outcome: ConfirmOutcome::Cancelled, .. } => 3,
             StockOutcome::Decided { outcome: ConfirmOutcome::Unknown, .. } => 4,
-            StockOutcome::NotFound | StockOutcome::Again => 5,
+            StockOutcome::NotFound => 5,
+            StockOutcome::Again => 6,
         },
     );
 

@@ -28,9 +28,10 @@ impl Decision for GetStock {
 
     const SCRIPT: &'static Script = &script::stock::GET;
     const OUTCOMES: Outcomes<GetStock> =
-        Outcomes::new(&["ok", "not_found"], |outcome| match outcome {
+        Outcomes::new(&["ok", "not_found", "unfinished"], |outcome| match outcome {
             StockOutcome::Decided { .. } => 0,
-            StockOutcome::NotFound | StockOutcome::Again => 1,
+            StockOutcome::NotFound => 1,
+            StockOutcome::Again => 2,
         });
 
     fn partition(&self) -> &[u8] {

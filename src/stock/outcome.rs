@@ -11,7 +11,7 @@ statuses! {
 
 /// The names of the outcomes of SetStock and AddStock in the metrics.
 pub(super) const RESTOCK_NAMES: &[&str] =
-    &["changed", "below_reserved", "out_of_range", "not_found"];
+    &["changed", "below_reserved", "out_of_range", "not_found", "unfinished"];
 
 /// The position of an outcome in [`RESTOCK_NAMES`].
 pub(super) fn restock_index(outcome: &StockOutcome<Restocked>) -> usize {
@@ -19,7 +19,8 @@ pub(super) fn restock_index(outcome: &StockOutcome<Restocked>) -> usize {
         StockOutcome::Decided { outcome: Restocked::Changed { .. }, .. } => 0,
         StockOutcome::Decided { outcome: Restocked::BelowReserved, .. } => 1,
         StockOutcome::Decided { outcome: Restocked::OutOfRange, .. } => 2,
-        StockOutcome::NotFound | StockOutcome::Again => 3,
+        StockOutcome::NotFound => 3,
+        StockOutcome::Again => 4,
     }
 }
 
@@ -112,5 +113,31 @@ impl Restocked {
                 _ => return Ok(None),
             }))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::*, StockOutcome};
+    use crate::decision::Decision;
+
+    fn label<T, D: Decision<Outcome = StockOutcome<T>>>(outcome: &StockOutcome<T>) -> &'static str {
+        D::OUTCOMES.labels[(D::OUTCOMES.index)(outcome)]
+    }
+
+    fn check<T, D: Decision<Outcome = StockOutcome<T>>>() {
+        assert_eq!(label::<T, D>(&StockOutcome::Again), "unfinished", "{}", D::SCRIPT.name);
+        assert_eq!(label::<T, D>(&StockOutcome::NotFound), "not_found", "{}", D::SCRIPT.name);
+    }
+
+    /// A verb that ran out of steps answers UNAVAILABLE; the metrics must not count an unknown sku.
+    #[test]
+    fn j23_a_verb_that_ran_out_of_steps_has_an_outcome_of_its_own() {
+        check::<_, SetStock>();
+        check::<_, AddStock>();
+        check::<_, ReserveStock>();
+        check::<_, ConfirmReservation>();
+        check::<_, CancelReservation>();
+        check::<_, GetStock>();
     }
 }

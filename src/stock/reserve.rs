@@ -16,7 +16,7 @@ use crate::decision::{
 
 statuses! {
     RESERVE_RESERVED = 0, RESERVE_REPLAYED = 1, RESERVE_ALREADY_SETTLED = 2, RESERVE_SHORT = 3,
-    RESERVE_BUYER_LIMIT = 4,
+    RESERVE_BUYER_LIMIT = 4, RESERVE_QUANTITY_DIFFERS = 5,
 }
 
 /// The buyer of an order.
@@ -32,8 +32,9 @@ pub struct Buyer {
 ///
 /// The decision, in this order:
 /// 1. A sku whose stock was never set is `NotFound`.
-/// 2. An order whose hold is stored gets the same reservation again, marked `replayed`. The quantity,
-///    length and buyer of the repeat are ignored. So a repeat is safe.
+/// 2. An order whose hold is stored gets the same reservation again, marked `replayed`. The length
+///    and buyer of the repeat are ignored, so a repeat is safe. With another quantity it is
+///    `QuantityDiffers`.
 /// 3. A confirmed or cancelled order is `AlreadySettled`, for 24 hours after that.
 /// 4. If the buyer would have more than its limit, the answer is `BuyerLimit`.
 /// 5. If less than the quantity is available, the answer is `Short`.
@@ -64,6 +65,11 @@ pub enum ReserveOutcome {
         reservation: AsOf<Reservation>,
         /// Whether an earlier call made it.
         replayed: bool,
+    },
+    /// The order holds another quantity; nothing changed.
+    QuantityDiffers {
+        /// The reservation of the order.
+        reservation: AsOf<Reservation>,
     },
     /// The order was confirmed or cancelled before; nothing changed.
     AlreadySettled {
@@ -116,13 +122,23 @@ impl Decision for ReserveStock {
     };
     const OPTIONAL: Optional<ReserveStock> = Optional::NONE.grows();
     const OUTCOMES: Outcomes<ReserveStock> = Outcomes::new(
-        &["reserved", "short", "buyer_limit", "already_settled", "not_found"],
+        &[
+            "reserved",
+            "short",
+            "buyer_limit",
+            "already_settled",
+            "not_found",
+            "quantity_differs",
+            "unfinished",
+        ],
         |outcome| match outcome {
             StockOutcome::Decided { outcome: ReserveOutcome::Reserved { .. }, .. } => 0,
             StockOutcome::Decided { outcome: ReserveOutcome::Short { .. }, .. } => 1,
             StockOutcome::Decided { outcome: ReserveOutcome::BuyerLimit { .. }, .. } => 2,
             StockOutcome::Decided { outcome: ReserveOutcome::AlreadySettled { .. }, .. } => 3,
-            StockOutcome::NotFound | StockOutcome::Again => 4,
+            StockOutcome::NotFound => 4,
+            StockOutcome::Decided { outcome: ReserveOutcome::QuantityDiffers { .. }, .. } => 5,
+            StockOutcome::Again => 6,
         },
     );
 
@@ -150,6 +166,10 @@ impl Decision for ReserveStock {
                     reservation: Reservation::parse(reply)?.at(reply.now()),
                     replayed: status == RESERVE_REPLAYED,
                 },
+                RESERVE_QUANTITY_DIFFERS => {
+                    let reservation = Reservation::parse(reply)?.at(reply.now());
+                    ReserveOutcome::QuantityDiffers { reservation }
+                }
                 RESERVE_ALREADY_SETTLED => {
                     ReserveOutcome::AlreadySettled { reservation: Reservation::parse(reply)? }
                 }
@@ -171,8 +191,12 @@ impl Decision for ReserveStock {
         if let Some(record) = sku.order(order, now) {
             let reservation = record.reservation.clone();
             if sku.is_held(order, &reservation, now) {
-                let reservation = reservation.at(now);
-                return decided(ReserveOutcome::Reserved { reservation, replayed: true });
+                let (is_same, reservation) =
+                    (reservation.quantity == quantity, reservation.at(now));
+                return decided(match is_same {
+                    true => ReserveOutcome::Reserved { reservation, replayed: true },
+                    false => ReserveOutcome::QuantityDiffers { reservation },
+                });
             } else if reservation.state != ReservationState::Held {
                 return decided(ReserveOutcome::AlreadySettled { reservation });
             }

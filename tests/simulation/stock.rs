@@ -97,7 +97,10 @@ impl Shelf {
         };
         match self.known(order, now) {
             Some(known) if known.fate != Fate::Held => return Ok("settled"),
-            Some(known) if known.ends > now => return Ok("replayed"),
+            Some(known) if known.ends > now && known.quantity == quantity => {
+                return Ok("replayed");
+            }
+            Some(known) if known.ends > now => return Ok("differs"),
             _ => {}
         }
         if !self.within(quantity, buyer, now) {
@@ -197,6 +200,7 @@ impl Shelf {
                     ReserveOutcome::Reserved { replayed: true, .. } => "replayed",
                     ReserveOutcome::Reserved { .. } => "reserved",
                     ReserveOutcome::AlreadySettled { .. } => "settled",
+                    ReserveOutcome::QuantityDiffers { .. } => "differs",
                     ReserveOutcome::Short { .. } => "short",
                     ReserveOutcome::BuyerLimit { .. } => "limit",
                 };

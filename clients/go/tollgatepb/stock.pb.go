@@ -94,6 +94,9 @@ const (
 	ReserveOutcome_RESERVE_OUTCOME_BUYER_LIMIT ReserveOutcome = 3
 	// The order's reservation was confirmed or cancelled; nothing changed.
 	ReserveOutcome_RESERVE_OUTCOME_ALREADY_SETTLED ReserveOutcome = 4
+	// The order holds another quantity; nothing changed. To change it, cancel the order and
+	// reserve under another order_id.
+	ReserveOutcome_RESERVE_OUTCOME_QUANTITY_DIFFERS ReserveOutcome = 5
 )
 
 // Enum value maps for ReserveOutcome.
@@ -104,13 +107,15 @@ var (
 		2: "RESERVE_OUTCOME_SHORT",
 		3: "RESERVE_OUTCOME_BUYER_LIMIT",
 		4: "RESERVE_OUTCOME_ALREADY_SETTLED",
+		5: "RESERVE_OUTCOME_QUANTITY_DIFFERS",
 	}
 	ReserveOutcome_value = map[string]int32{
-		"RESERVE_OUTCOME_UNSPECIFIED":     0,
-		"RESERVE_OUTCOME_RESERVED":        1,
-		"RESERVE_OUTCOME_SHORT":           2,
-		"RESERVE_OUTCOME_BUYER_LIMIT":     3,
-		"RESERVE_OUTCOME_ALREADY_SETTLED": 4,
+		"RESERVE_OUTCOME_UNSPECIFIED":      0,
+		"RESERVE_OUTCOME_RESERVED":         1,
+		"RESERVE_OUTCOME_SHORT":            2,
+		"RESERVE_OUTCOME_BUYER_LIMIT":      3,
+		"RESERVE_OUTCOME_ALREADY_SETTLED":  4,
+		"RESERVE_OUTCOME_QUANTITY_DIFFERS": 5,
 	}
 )
 
@@ -786,7 +791,8 @@ type ReserveStockResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The answer.
 	Outcome ReserveOutcome `protobuf:"varint,1,opt,name=outcome,proto3,enum=tollgate.v1.ReserveOutcome" json:"outcome,omitempty"`
-	// The reservation: on RESERVED, and on ALREADY_SETTLED with its final state.
+	// The reservation: on RESERVED, on QUANTITY_DIFFERS the one that the order has, and on
+	// ALREADY_SETTLED with its final state.
 	Reservation *Reservation `protobuf:"bytes,2,opt,name=reservation,proto3" json:"reservation,omitempty"`
 	// Whether an earlier call reserved it for this order.
 	Replayed bool `protobuf:"varint,3,opt,name=replayed,proto3" json:"replayed,omitempty"`
@@ -1426,13 +1432,14 @@ const file_tollgate_v1_stock_proto_rawDesc = "" +
 	"\x1dRESERVATION_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16RESERVATION_STATE_HELD\x10\x01\x12\x1f\n" +
 	"\x1bRESERVATION_STATE_CONFIRMED\x10\x02\x12\x1f\n" +
-	"\x1bRESERVATION_STATE_CANCELLED\x10\x03*\xb0\x01\n" +
+	"\x1bRESERVATION_STATE_CANCELLED\x10\x03*\xd6\x01\n" +
 	"\x0eReserveOutcome\x12\x1f\n" +
 	"\x1bRESERVE_OUTCOME_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18RESERVE_OUTCOME_RESERVED\x10\x01\x12\x19\n" +
 	"\x15RESERVE_OUTCOME_SHORT\x10\x02\x12\x1f\n" +
 	"\x1bRESERVE_OUTCOME_BUYER_LIMIT\x10\x03\x12#\n" +
-	"\x1fRESERVE_OUTCOME_ALREADY_SETTLED\x10\x04*\xd0\x01\n" +
+	"\x1fRESERVE_OUTCOME_ALREADY_SETTLED\x10\x04\x12$\n" +
+	" RESERVE_OUTCOME_QUANTITY_DIFFERS\x10\x05*\xd0\x01\n" +
 	"\x0eConfirmOutcome\x12\x1f\n" +
 	"\x1bCONFIRM_OUTCOME_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19CONFIRM_OUTCOME_CONFIRMED\x10\x01\x12%\n" +

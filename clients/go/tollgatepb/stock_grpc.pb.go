@@ -97,9 +97,9 @@ type StockServiceClient interface {
 	// Reserves a quantity for an order until its hold ends.
 	//
 	// A repeat while the hold runs returns the first reservation, `replayed`, and reserves
-	// nothing more, even if it asks for another quantity. After the hold has lapsed it
-	// reserves anew. The answer to a first call can have `replayed` set; treat it as any
-	// RESERVED.
+	// nothing more. With another quantity it answers QUANTITY_DIFFERS; the other fields of a
+	// repeat are ignored. After the hold has lapsed it reserves anew. The answer to a first
+	// call can have `replayed` set; treat it as any RESERVED.
 	ReserveStock(ctx context.Context, in *ReserveStockRequest, opts ...grpc.CallOption) (*ReserveStockResponse, error)
 	// Confirms a paid reservation: its quantity is sold.
 	//
@@ -272,9 +272,9 @@ type StockServiceServer interface {
 	// Reserves a quantity for an order until its hold ends.
 	//
 	// A repeat while the hold runs returns the first reservation, `replayed`, and reserves
-	// nothing more, even if it asks for another quantity. After the hold has lapsed it
-	// reserves anew. The answer to a first call can have `replayed` set; treat it as any
-	// RESERVED.
+	// nothing more. With another quantity it answers QUANTITY_DIFFERS; the other fields of a
+	// repeat are ignored. After the hold has lapsed it reserves anew. The answer to a first
+	// call can have `replayed` set; treat it as any RESERVED.
 	ReserveStock(context.Context, *ReserveStockRequest) (*ReserveStockResponse, error)
 	// Confirms a paid reservation: its quantity is sold.
 	//

@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use tonic::{Code, ConnectError, Status, TimeoutExpired, transport};
 use tonic_types::StatusExt;
 
-use crate::{pb, time};
+use crate::{Order, pb, time};
 
 /// The cause of the HTTP library for a call that was not sent.
 const UNSENT: &str = "connection closed";
@@ -35,6 +35,8 @@ pub struct Error {
     pub violations: Vec<Violation>,
     /// The time of RetryInfo after which a repeat may succeed.
     pub retry_after: Option<Duration>,
+    /// The quantity that the order has reserved, with the reason [`Error::QUANTITY_DIFFERS`].
+    pub held_quantity: Option<u64>,
 }
 
 /// A bad field of a request.
@@ -54,6 +56,10 @@ impl Default for Error {
 }
 
 impl Error {
+    /// The reason of a reservation for an order that holds another quantity. The code is
+    /// FAILED_PRECONDITION, and `held_quantity` is set.
+    pub const QUANTITY_DIFFERS: &str = "QUANTITY_DIFFERS";
+
     /// Whether a retry may succeed: the server is unreachable or overloaded.
     pub fn is_retryable(&self) -> bool {
         let passing =
@@ -79,6 +85,7 @@ impl Error {
             reason: String::new(),
             violations: Vec::new(),
             retry_after: None,
+            held_quantity: None,
         }
     }
 
@@ -127,6 +134,20 @@ impl Error {
              know: update the library"
         );
         Error { reason: "ANSWER_UNKNOWN".to_owned(), ..Error::new(Code::Internal, message) }
+    }
+
+    /// An order holds another quantity than the one asked for.
+    pub(crate) fn quantity_differs(order: &Order<'_>, held: u64) -> Error {
+        let Order { order, sku, quantity, .. } = order;
+        let message = format!(
+            "order `{order}` holds {held} of `{sku}`, not {quantity}; nothing changed: confirm or \
+             cancel it, or reserve under another order"
+        );
+        Error {
+            reason: Error::QUANTITY_DIFFERS.to_owned(),
+            held_quantity: Some(held),
+            ..Error::new(Code::FailedPrecondition, message)
+        }
     }
 
     /// No connection.

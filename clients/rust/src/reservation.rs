@@ -46,7 +46,9 @@ pub struct Reservation {
 }
 
 impl Connection {
-    /// Reserves a quantity for an order.
+    /// Reserves a quantity for an order. If the order holds another quantity, fails with the reason
+    /// [`QUANTITY_DIFFERS`](Error::QUANTITY_DIFFERS) and that quantity as
+    /// [`held_quantity`](Error::held_quantity); nothing changed then.
     pub async fn reserve(&self, order: &Order<'_>) -> Result<Reserving, Error> {
         let answered = self.timed(self.deadline(), order.message()).await?;
         let (response, _) = crate::stock::reserved(answered.answer)?;
@@ -70,6 +72,10 @@ impl Connection {
             }
             ReserveOutcome::BuyerLimit => {
                 Reserving::BuyerLimit { quantity: response.buyer_quantity }
+            }
+            ReserveOutcome::QuantityDiffers => {
+                let held = response.reservation.unwrap_or_default().quantity;
+                return Err(Error::quantity_differs(order, held));
             }
             ReserveOutcome::AlreadySettled | ReserveOutcome::Unspecified => {
                 let state = response.reservation.unwrap_or_default().state();

@@ -58,7 +58,7 @@ impl Connection {
     }
 
     /// Reserves a quantity for an order. Returns the response and the stock after it. A response
-    /// RESERVED or ALREADY_SETTLED has its reservation.
+    /// RESERVED, QUANTITY_DIFFERS or ALREADY_SETTLED has its reservation.
     pub async fn reserve_stock(
         &self,
         order: &Order<'_>,
@@ -118,7 +118,9 @@ pub(crate) fn reserved(
     }
     let stock = checked(response.stock.take())?;
     match response.outcome() {
-        ReserveOutcome::Reserved | ReserveOutcome::AlreadySettled => {
+        ReserveOutcome::Reserved
+        | ReserveOutcome::QuantityDiffers
+        | ReserveOutcome::AlreadySettled => {
             let made = response.reservation.as_ref();
             let made = made.ok_or_else(|| Error::malformed("reservation"))?;
             time::time(made.reserve_time).and(time::time(made.expire_time))?;

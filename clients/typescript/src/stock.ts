@@ -2,7 +2,7 @@ import { create } from "@bufbuild/protobuf";
 import type { Core } from "./connection.js";
 import { milliseconds, nameOf, type NameOf, optionalDuration } from "./core/convert.js";
 import { requestIdOf } from "./core/identity.js";
-import { unknownAnswer } from "./core/errors.js";
+import { QuantityDiffersError, unknownAnswer } from "./core/errors.js";
 import type { CallOptions } from "./core/options.js";
 import {
   CancelOutcome as CancelOutcomeNumber,
@@ -118,7 +118,7 @@ export class Stock {
 
   /**
    * Reserves a quantity for an order until its hold ends. A repeat while the hold runs returns the
-   * first reservation.
+   * first reservation. Rejects with {@link QuantityDiffersError} if the order holds another quantity.
    * @param quantity 1 to 1,000,000,000
    */
   async reserve(
@@ -184,6 +184,8 @@ export class Stock {
       }
       case "BUYER_LIMIT":
         return { outcome, buyerQuantity: message.buyerQuantity, stock };
+      case "QUANTITY_DIFFERS":
+        throw new QuantityDiffersError(sku, order, reservation?.quantity ?? 0n);
       case "ALREADY_SETTLED":
         return { outcome, state: nameOf(ReservationStateNumber, reservation?.state ?? 0), stock };
       default:

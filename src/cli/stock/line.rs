@@ -43,6 +43,7 @@ pub(super) fn reserved(answer: &ReserveStockResponse) -> String {
             };
             format!("ALREADY_SETTLED  {quantity} {state}")
         }
+        ReserveOutcome::QuantityDiffers => format!("QUANTITY_DIFFERS  holds {quantity}"),
         ReserveOutcome::BuyerLimit => format!("BUYER_LIMIT  has {}", answer.buyer_quantity),
         ReserveOutcome::Short | ReserveOutcome::Unspecified => {
             match time::length(answer.retry_after, "retry_after") {

@@ -40,10 +40,10 @@ A hold that is neither confirmed nor cancelled lapses. reserve, confirm and canc
 repeated; add with a --request-id within 5 minutes.
 
 Exit status: 0 if the requested state is reached, by this call or an earlier one; 1 if
-the call was refused: SHORT, BUYER_LIMIT or ALREADY_SETTLED of reserve, EXPIRED, CANCELLED
-or UNKNOWN of confirm, ALREADY_CONFIRMED, EXPIRED or UNKNOWN of cancel; 64 for a wrong
-command line; 69 for no answer, or an error such as NOT_FOUND for a sku that was never
-set.";
+the call was refused: SHORT, BUYER_LIMIT, ALREADY_SETTLED or QUANTITY_DIFFERS of reserve,
+EXPIRED, CANCELLED or UNKNOWN of confirm, ALREADY_CONFIRMED, EXPIRED or UNKNOWN of cancel;
+64 for a wrong command line; 69 for no answer, or an error such as NOT_FOUND for a sku that
+was never set.";
 
 /// Options of `tollgate stock`.
 #[derive(Debug, Clone, Args)]

@@ -72,6 +72,10 @@ pub(super) fn reserve_stock(
             response.replayed = replayed;
             pb::ReserveOutcome::Reserved
         }
+        ReserveOutcome::QuantityDiffers { reservation: made } => {
+            response.reservation = Some(reservation(&made, Some(left(&made, made.expire)), asked));
+            pb::ReserveOutcome::QuantityDiffers
+        }
         ReserveOutcome::AlreadySettled { reservation: settled } => {
             response.reservation = Some(reservation(&settled, None, asked));
             pb::ReserveOutcome::AlreadySettled

@@ -77,6 +77,7 @@ async fn history(seed: u64) {
         ("Short", 100),
         ("BuyerLimit", 50),
         ("AlreadySettled", 100),
+        ("QuantityDiffers", 100),
         ("Confirmed", 300),
         ("AlreadyConfirmed", 30),
         ("Expired", 30),

@@ -133,7 +133,10 @@ impl Model {
     /// The outcome of a reservation, as a word.
     fn reserve(&mut self, order: usize, new: Order) -> &'static str {
         match &self.orders[order] {
-            Some(known) if self.runs(known) => return "replayed",
+            Some(known) if self.runs(known) && known.quantity == new.quantity => {
+                return "replayed";
+            }
+            Some(known) if self.runs(known) => return "differs",
             Some(known) if known.fate != Fate::Held => return "settled",
             _ => {}
         }
@@ -206,6 +209,7 @@ fn play(model: &mut Model, sku: &mut Sku, step: &Step) -> Result<(), TestCaseErr
                 ReserveOutcome::Reserved { replayed: true, .. } => "replayed",
                 ReserveOutcome::Reserved { .. } => "reserved",
                 ReserveOutcome::AlreadySettled { .. } => "settled",
+                ReserveOutcome::QuantityDiffers { .. } => "differs",
                 ReserveOutcome::Short { .. } => "short",
                 ReserveOutcome::BuyerLimit { .. } => "limit",
             };

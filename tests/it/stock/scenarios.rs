@@ -8,7 +8,7 @@ use tonic::Code;
 use tonic_types::StatusExt;
 
 use crate::support::{
-    stocks::{Shop, Stocks, add, held, patient, reserve, set},
+    stocks::{Shop, Stocks, add, by, held, patient, reserve, set},
     world::{Undated, World},
 };
 
@@ -24,6 +24,7 @@ on_both_engines! {
     d14_quantities_are_exact_up_to_2_53_and_refused_above,
     d19_a_hold_that_is_never_paid_lapses,
     d19_a_late_payment_is_retaken_or_expired,
+    j6_another_quantity_for_an_order_is_an_outcome_of_its_own,
     d22_items_of_crashed_callers_return_to_stock,
 }
 
@@ -43,6 +44,31 @@ async fn race(shop: &Shop, sku: &str, orders: usize) -> (usize, usize) {
     let answers = calls.join_all().await;
     let count = |outcome| answers.iter().filter(|response| response.outcome() == outcome).count();
     (count(ReserveOutcome::Reserved), count(ReserveOutcome::Short))
+}
+
+/// A repeat with another quantity is no success: its caller would deliver 5 and have paid for 1.
+async fn j6_another_quantity_for_an_order_is_an_outcome_of_its_own(world: World) {
+    let shop = Shop::of(world).await;
+    shop.set("tv", 50).await;
+    let first = shop.reserve(held(60 * SECOND, reserve("tv", "order-1", 1))).await;
+    for quantity in [5, 1_000_000_000, 2] {
+        let differs = shop.reserve(by("ann", 1, reserve("tv", "order-1", quantity))).await;
+        assert_eq!(differs.outcome(), ReserveOutcome::QuantityDiffers, "{quantity}");
+        assert!(!differs.replayed);
+        assert_eq!(differs.reservation.undated(), first.reservation.undated());
+        let held = differs.reservation.unwrap();
+        assert_eq!((held.state(), held.quantity), (ReservationState::Held, 1));
+        assert!(held.expires_in.is_some());
+    }
+    assert_eq!(shop.get("tv").await, [50, 49, 1, 0]);
+    assert!(shop.reserve(reserve("tv", "order-1", 1)).await.replayed);
+    // Once the hold has lapsed, the order is reserved anew, with any quantity.
+    shop.advance(60 * SECOND).await;
+    let anew = shop.reserve(reserve("tv", "order-1", 5)).await;
+    assert_eq!((anew.outcome(), anew.replayed), (ReserveOutcome::Reserved, false));
+    // A settled order is settled, whatever quantity is asked for.
+    shop.confirm("tv", "order-1").await;
+    assert_eq!(shop.asked(reserve("tv", "order-1", 1)).await, ReserveOutcome::AlreadySettled);
 }
 
 async fn d7_fifty_items_are_reserved_fifty_times(world: World) {
@@ -103,8 +129,8 @@ async fn d13_an_order_that_is_sent_twice_is_deducted_once(world: World) {
     let first = shop.reserve(reserve("tv", "order-1", 2)).await;
     assert_eq!((first.outcome(), first.replayed), (ReserveOutcome::Reserved, false));
     shop.advance(SECOND).await;
-    // An order has one reservation, whatever a repeat asks for.
-    for again in [reserve("tv", "order-1", 2), held(SECOND, reserve("tv", "order-1", 7))] {
+    // An order has one reservation, however long a repeat asks to hold it.
+    for again in [reserve("tv", "order-1", 2), held(SECOND, reserve("tv", "order-1", 2))] {
         let again = shop.reserve(again).await;
         assert_eq!((again.outcome(), again.replayed), (ReserveOutcome::Reserved, true));
         assert_eq!(again.reservation.undated(), first.reservation.undated());

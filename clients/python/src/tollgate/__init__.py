@@ -40,7 +40,7 @@ from tollgate.enums import (
     TaskState,
     TierAction,
 )
-from tollgate.errors import ArgumentError, Error, LeaseLost, Violation
+from tollgate.errors import ArgumentError, Error, LeaseLost, QuantityDiffers, Violation
 from tollgate.options import Retry, Tls
 from tollgate.rates import Ban, KeyStatus, Limit, LimitUsage, RateAnswer, RateEvent, Rule, Tier
 from tollgate.sequences import Block, LastValue, Value
@@ -78,6 +78,7 @@ __all__ = [
     "PoolEvent",
     "PoolEventKind",
     "PoolStatus",
+    "QuantityDiffers",
     "QueuedTask",
     "RateAnswer",
     "RateEvent",

@@ -70,6 +70,24 @@ class ArgumentError(Error, ValueError):
         )
 
 
+class QuantityDiffers(Error):  # noqa: N818
+    """A reservation for an order that holds another quantity, with code FAILED_PRECONDITION.
+
+    Nothing changed: confirm or cancel the order, or reserve under another one.
+    """
+
+    held_quantity: int
+    """The quantity that the order holds."""
+
+    def __init__(self, order: str, sku: str, held: int, asked: int) -> None:
+        super().__init__(
+            grpc.StatusCode.FAILED_PRECONDITION,
+            f"order {order!r} holds {held} of {sku!r}, not {asked}; nothing changed",
+            reason="QUANTITY_DIFFERS",
+        )
+        self.held_quantity = held
+
+
 def unknown_answer(kind: str, value: int) -> Error:
     """Returns the error of an answer that this version of the library does not know."""
     message = (

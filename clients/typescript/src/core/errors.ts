@@ -32,7 +32,7 @@ export interface ErrorFacts {
  * is an answer, not an error.
  */
 export class TollgateError extends Error {
-  override readonly name = "TollgateError";
+  override readonly name: string = "TollgateError";
   /** The gRPC status code. */
   readonly code: ErrorCode;
   /** The reason of ErrorInfo, for example `OVERLOADED`; empty if there is none. */
@@ -60,6 +60,26 @@ export class TollgateError extends Error {
   get retryable(): boolean {
     if (this.code === "RESOURCE_EXHAUSTED") return this.retryAfterMs !== undefined;
     return this.code === "UNAVAILABLE" || this.code === "DEADLINE_EXCEEDED";
+  }
+}
+
+/**
+ * A reservation for an order that holds another quantity, with the code FAILED_PRECONDITION and the
+ * reason QUANTITY_DIFFERS. Nothing changed: confirm or cancel the order, or reserve under another one.
+ */
+export class QuantityDiffersError extends TollgateError {
+  override readonly name = "QuantityDiffersError";
+  /** The quantity that the order holds. */
+  readonly heldQuantity: bigint;
+
+  /** @internal */
+  constructor(sku: string, order: string, heldQuantity: bigint) {
+    super({
+      code: "FAILED_PRECONDITION",
+      reason: "QUANTITY_DIFFERS",
+      message: `The order ${order} holds ${String(heldQuantity)} of ${sku}. Nothing changed.`,
+    });
+    this.heldQuantity = heldQuantity;
   }
 }
 

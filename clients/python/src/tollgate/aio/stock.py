@@ -13,7 +13,7 @@ from tollgate._time import Clock, Span, to_duration
 from tollgate.aio._caller import Caller
 from tollgate.aio._lease import Raised, Trace, margin
 from tollgate.enums import CancelOutcome, ConfirmOutcome, ReservationState
-from tollgate.errors import Error, unknown_answer
+from tollgate.errors import Error, QuantityDiffers, unknown_answer
 from tollgate.stocks import AlreadySettled, BuyerLimit, NotReserved, Short, Stock
 from tollgate.v1 import stock_pb2 as pb
 
@@ -127,7 +127,7 @@ class StockItem:
 
         `hold` is 1 ms to 30 days, default 15 minutes. `buyer_limit` is the maximum that the
         buyer may have reserved and bought. Returns a reservation, or Short, BuyerLimit or
-        AlreadySettled.
+        AlreadySettled. Raises QuantityDiffers if the order holds another quantity.
         """
         request = build(
             pb.ReserveStockRequest,
@@ -147,6 +147,8 @@ class StockItem:
             return Short(stock, None if retry_after is None else retry_after.ToTimedelta())
         if answer.outcome == pb.RESERVE_OUTCOME_BUYER_LIMIT:
             return BuyerLimit(stock, answer.buyer_quantity)
+        if answer.outcome == pb.RESERVE_OUTCOME_QUANTITY_DIFFERS:
+            raise QuantityDiffers(order, self.sku, answer.reservation.quantity, quantity)
         if answer.outcome == pb.RESERVE_OUTCOME_ALREADY_SETTLED:
             return AlreadySettled(stock, ReservationState.of(answer.reservation.state))
         raise unknown_answer("ReserveOutcome", answer.outcome)

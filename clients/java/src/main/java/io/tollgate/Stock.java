@@ -69,7 +69,11 @@ public final class Stock {
     return reserve(order, quantity, ReserveOptions.defaults());
   }
 
-  /** Reserves a quantity, 1 to 1,000,000,000, for an order. Can be repeated. */
+  /**
+   * Reserves a quantity, 1 to 1,000,000,000, for an order. Can be repeated.
+   *
+   * @throws QuantityDiffersException if the order holds another quantity
+   */
   public ReserveResult reserve(String order, long quantity, ReserveOptions options) {
     var request =
         ReserveStockRequest.newBuilder().setSku(sku).setOrderId(order).setQuantity(quantity);
@@ -121,6 +125,9 @@ public final class Stock {
       }
       case RESERVE_OUTCOME_BUYER_LIMIT ->
           new ReserveResult.BuyerLimit(answer.getBuyerQuantity(), level);
+      case RESERVE_OUTCOME_QUANTITY_DIFFERS ->
+          throw new QuantityDiffersException(
+              answer.getReservation().getOrderId(), answer.getReservation().getQuantity());
       case RESERVE_OUTCOME_ALREADY_SETTLED ->
           new ReserveResult.AlreadySettled(
               answer.getReservation().getState() == ReservationState.RESERVATION_STATE_CONFIRMED,

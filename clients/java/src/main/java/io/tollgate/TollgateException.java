@@ -20,7 +20,8 @@ import java.util.Optional;
  *
  * <p>The library has already retried calls that are safe to repeat, see {@link TollgateBuilder}.
  */
-public final class TollgateException extends RuntimeException {
+public sealed class TollgateException extends RuntimeException
+    permits QuantityDiffersException {
   @Serial private static final long serialVersionUID = 1L;
 
   /**
