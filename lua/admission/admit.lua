@@ -38,8 +38,8 @@
 --         {2 full, capacity, in_use, retry_after ms, ticket (0: does not wait, 1: ask again at
 --          once), µs until the end of a lease frees a slot or 0}.
 --         {3 no queued task, capacity, in_use}.
---         {4 paused, capacity 0, failover hold, or limited: capacity, in_use, retry_after ms, 0 if limited}.
---         {5 finished, capacity, in_use}.
+--         {4 paused, capacity 0, or failover hold: capacity, in_use, retry_after ms}.
+--         {5 finished, or 6 a slot is free but the call must add no lease: capacity, in_use}.
 -- Writes task, TTL: its slot end and retention; token, TTL: the pool's last slot end and retention,
 --        with a primary id 30 days more; leases, TTL: the same and 24 h; queue and places, TTL: 2 minutes;
 --        tickets, TTL: kept_ms; queued, backlog and due, permanent; events, TTL: 24 h.

@@ -2,14 +2,14 @@
 --
 -- @include allowance changes expiry pool queued task ticket
 local ADMIT_GRANTED, ADMIT_REPLAYED, ADMIT_FULL, ADMIT_NO_TASK, ADMIT_PAUSED, ADMIT_FINISHED = 0, 1, 2, 3, 4, 5
+local ADMIT_LIMITED = 6
 -- Formats of replies with 3, 4 and 6 numbers.
 local ADMIT_NUMBERS3, ADMIT_NUMBERS4, ADMIT_NUMBERS6 = '<I8I8I8', '<I8I8I8I8', '<I8I8I8I8I8I8'
 -- Retry delays, µs: of a paused pool, and if a free slot is reserved for waiters.
 local ADMIT_PAUSED_RETRY, ADMIT_RESERVED_RETRY = 10 * 1000000, 50 * 1000
 local ADMIT_SPREAD_MIN, ADMIT_SPREAD_MAX = 50 * 1000, 5 * 1000000
 
--- Returns the delay in ms plus up to an eighth of it (50 ms to 5 s). Callers whose long waits
--- end together then return at different times, and no slot stays idle for long.
+-- Returns the delay in ms plus up to an eighth of it (50 ms to 5 s): callers whose waits end together are spread.
 local function admit_spread(wait, seed, now)
   local window = math.min(math.max(math.floor(wait / 8), ADMIT_SPREAD_MIN), ADMIT_SPREAD_MAX)
   return math.ceil((wait + (seed + now) % window) / 1000)
@@ -83,7 +83,7 @@ local function admit_without_slot(pool, member, task, named, own, seed, now)
   elseif pool.is_held then
     return pack(ADMIT_NUMBERS4, ADMIT_PAUSED, capacity, in_use, admit_spread(pool.failover.held - now, seed, now))
   elseif pool.is_limited and own == 0 and in_use < capacity then
-    return pack(ADMIT_NUMBERS4, ADMIT_PAUSED, capacity, in_use, 0)
+    return pack(ADMIT_NUMBERS3, ADMIT_LIMITED, capacity, in_use)
   elseif own == 1 and expiry_is_over(pool, task, now) then
     -- The last attempt still holds this slot; no other task gets it before slot_end.
     return pack(ADMIT_NUMBERS6, ADMIT_FULL, capacity, in_use, admit_spread(task.slot_end - now, seed, now), 0, 0)

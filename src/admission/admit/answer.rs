@@ -48,6 +48,9 @@ pub enum AdmitDecision {
         /// When to ask again; above 0.
         retry_after: Millis,
     },
+    /// A slot is free, but the namespace has as many leases as it may. Only the script answers so,
+    /// and the Redis engine replaces the answer by the error of the limit.
+    Limited,
 }
 
 /// A queued task that is given to a device.

@@ -32,7 +32,7 @@ use crate::decision::{
 
 statuses! {
     ADMIT_GRANTED = 0, ADMIT_REPLAYED = 1, ADMIT_FULL = 2, ADMIT_NO_TASK = 3, ADMIT_PAUSED = 4,
-    ADMIT_FINISHED = 5,
+    ADMIT_FINISHED = 5, ADMIT_LIMITED = 6,
 }
 
 /// `retry_after` of a paused pool, in µs, before it is spread: 10 s. The end of the pause is
@@ -292,13 +292,14 @@ impl Decision for AdmitTask {
     const OPTIONAL: Optional<AdmitTask> =
         Optional::NONE.revocable().affects_denials().grows().issues().warms();
     const OUTCOMES: Outcomes<AdmitTask> = Outcomes::new(
-        &["admitted", "full", "no_task", "paused", "already_completed"],
+        &["admitted", "full", "no_task", "paused", "already_completed", "limited"],
         |outcome: &Admission| match outcome.decision {
             AdmitDecision::Admitted { .. } => 0,
             AdmitDecision::Full { .. } => 1,
             AdmitDecision::NoTask => 2,
             AdmitDecision::Paused { .. } => 3,
             AdmitDecision::AlreadyCompleted => 4,
+            AdmitDecision::Limited => 5,
         },
     );
 
@@ -340,6 +341,7 @@ impl Decision for AdmitTask {
             ADMIT_NO_TASK => AdmitDecision::NoTask,
             ADMIT_PAUSED => AdmitDecision::Paused { retry_after: Millis(reply.number()?) },
             ADMIT_FINISHED => AdmitDecision::AlreadyCompleted,
+            ADMIT_LIMITED => AdmitDecision::Limited,
             status => return unknown_status(status),
         };
         Ok(Admission { decision, usage })

@@ -5,8 +5,7 @@ use crate::{
     admission::Pool,
     decision::{
         Decision, Grows, Issues, Revocable, Revocation, Takes, Taking, Undo, UndoRule, Warms,
-        acknowledgement::Acknowledgement,
-        time::{Millis, Timestamp},
+        acknowledgement::Acknowledgement, time::Timestamp,
     },
 };
 
@@ -62,8 +61,7 @@ impl Grows for AdmitTask {
     fn taken(admission: &Admission) -> Taking {
         match admission.decision {
             AdmitDecision::Admitted { replayed: false, .. } => Taking::One,
-            // The script answers so if the call was limited. A paused pool has a delay above 0.
-            AdmitDecision::Paused { retry_after: Millis(0) } => Taking::Limited,
+            AdmitDecision::Limited => Taking::Limited,
             _ => Taking::Nothing,
         }
     }

@@ -59,6 +59,8 @@ pub(super) fn admission(asked: AdmitTask, answered: &Answered<Admission>) -> pb:
             response.retry_after = Some(duration(*retry_after));
             Wire::Paused
         }
+        // The engine answers with the error of the limit.
+        AdmitDecision::Limited => Wire::Unspecified,
     };
     response.set_decision(decision);
     response
