@@ -219,15 +219,19 @@ impl Keyspace {
         let mut set = redis::cmd("SET");
         set.arg(&marker).arg(now);
         self.primaries.ask::<()>(&marker, &set).await.map_err(Failure::Redis)?;
-        let mut found: Vec<Vec<u8>> = Vec::new();
-        let all = |keys: Vec<Vec<u8>>| {
-            found.extend(keys);
-            true
-        };
         let pattern = self.keys.pattern();
-        self.primaries.scan(&pattern, all).await.map_err(Failure::Redis)?;
-        for keys in found.chunks(BATCH) {
-            self.primaries.unlink(keys).await.map_err(Failure::Redis)?;
+        for node in 0..self.primaries.count() {
+            let mut cursor = 0;
+            loop {
+                // SCAN visits the keys that remain, whatever is removed meanwhile.
+                let (next, keys) =
+                    self.primaries.page(node, cursor, &pattern).await.map_err(Failure::Redis)?;
+                self.primaries.unlink(&keys).await.map_err(Failure::Redis)?;
+                cursor = next;
+                if cursor == 0 {
+                    break;
+                }
+            }
         }
         Ok(())
     }
