@@ -4,7 +4,7 @@ use super::{Cost, Decision};
 use crate::decision::time::{Millis, Timestamp};
 
 /// The properties by which the engine queues, sends and repeats a decision. Most decisions use most
-/// of the defaults. The embedded engine uses none of these properties.
+/// of the defaults. The embedded engine uses only [`creates`](Delivery::creates), for `names_max`.
 ///
 /// A property is a function if it depends on the fields of some decision: the cost on the number of
 /// bytes, `is_repeatable` on the request id, the listing on the length of the lease. The functions

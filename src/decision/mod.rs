@@ -72,8 +72,8 @@ use waiters::WakeUps;
 
 /// One atomic decision about one partition: the request of one RPC verb.
 ///
-/// The engine that holds the partition executes it in a single step. The four methods are the rule
-/// and its wire form. [`Decision::DELIVERY`] says how the engine queues, sends and repeats it. A
+/// The engine that holds the partition executes it in a single step. The methods are the rule, its
+/// partitions and its wire form. [`Decision::DELIVERY`] says how the engine queues, sends and repeats it. A
 /// property that only some verbs have is an optional trait: [`Decision::Stages`] and
 /// [`Decision::OPTIONAL`] say which of these traits a verb has.
 pub trait Decision: Sized + fmt::Debug + Send + Sync + 'static {

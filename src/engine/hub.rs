@@ -80,6 +80,8 @@ impl Hub {
         let limits = CallerLimits::DEFAULT;
         let random = || RandomState::new().build_hasher().finish();
         Arc::new(Hub {
+            // Carries wake-ups. Its name is that of earlier versions, because servers of both
+            // versions share a Redis, and ACLs of its users name the pattern.
             channel: format!("{prefix}:hints:{:016x}{:016x}", random(), random()).into(),
             next: AtomicU64::new(1),
             closed: watch::Sender::new(false),

@@ -45,6 +45,41 @@ fn every_scenario_names_its_tests() {
     assert!(differ.is_empty(), "only in the code, or only in tests/SCENARIOS.md: {differ:?}");
 }
 
+/// `--output json` of a command prints a message of the contract, which the page names.
+#[test]
+fn j33_the_page_of_commands_names_every_message_that_a_command_prints() {
+    let page = fs::read_to_string(root().join("docs/commands.md")).unwrap();
+    let table = page.split("\n## JSON").nth(1).unwrap().split("\n## ").next().unwrap();
+    let mut printed = BTreeSet::new();
+    for (_, text) in files("src/cli", "rs") {
+        for call in [".json(\"", ".say(\"", "PrintedList { message: \""] {
+            let names = text.split(call).skip(1).filter_map(|rest| rest.split('"').next());
+            printed.extend(names.map(str::to_owned));
+        }
+    }
+    assert!(printed.len() > 20, "{printed:?}");
+    let words: BTreeSet<&str> = table.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    let missing: Vec<&String> = printed.iter().filter(|name| !words.contains(&***name)).collect();
+    assert!(missing.is_empty(), "docs/commands.md lacks {missing:?}");
+    assert!(!page.contains("print text only"), "every command that prints a result prints JSON");
+}
+
+#[test]
+fn j33_the_page_lists_the_folders_in_the_order_of_their_dependencies() {
+    let page = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| [")?.split_once("](../src/"));
+    let listed: Vec<&str> = rows.map(|(folder, _)| folder).collect();
+    assert_eq!(listed, crate::FOLDERS.map(|(folder, _)| folder));
+}
+
+#[test]
+fn j33_the_reasons_of_the_lints_name_files_that_exist() {
+    let lints = fs::read_to_string(root().join(".clippy.toml")).unwrap();
+    let paths = lints.split_whitespace().filter(|word| word.starts_with("src/"));
+    let missing: Vec<&str> = paths.filter(|path| !root().join(path).exists()).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
 /// The links of a text to files: the text of each link, and its path without the anchor.
 fn links(text: &str) -> Vec<(&str, &str)> {
     let links = text.split("](").zip(text.split("](").skip(1));

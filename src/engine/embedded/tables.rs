@@ -2,8 +2,8 @@
 //!
 //! A table is an incremental map (`src/decision/incremental_map/`), written by hand for a reason. A
 //! map of the standard library moves all entries at once when it grows, under the mutex of the
-//! shard. Pauses of 359 ms were measured. The incremental map moves one or two segments of a few
-//! hundred entries at a time.
+//! shard. It caused pauses of 4.9 ms for a new key, and of 279 ms in a pool that grew to 1,000,000
+//! leases. The incremental map moves one or two segments of a few hundred entries at a time.
 
 use std::convert::Infallible;
 

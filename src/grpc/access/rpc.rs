@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(sorted(listed("docs/security.md", "| `manage` | ")), of(Manage));
         assert_eq!(sorted(listed("docs/security.md", "| `use` | ")), of(Use));
         let services = Service::ALL.map(|service| service.name().to_owned()).to_vec();
-        let named = listed("deploy/tollgate.toml", "# Services that it may use: ");
+        let named = listed("deploy/tollgate.toml", "Services that it may use: ");
         assert_eq!(sorted(named), sorted(services));
     }
 

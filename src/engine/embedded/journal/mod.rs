@@ -3,7 +3,7 @@
 //! Decisions push their changes under the mutex of their shard ([`Journal::push`]). The thread
 //! writes all queued changes as one batch, synced once for all waiting calls. Under `always` the
 //! next batch starts at once; there is no timer. Under `interval` it starts after half a second, or
-//! when enough is queued. A call waits in [`Journal::settle`] for the durability that it needs.
+//! when enough is queued. A call waits in [`Journal::synced`] for the durability that it needs.
 //!
 //! # If writes fail
 //! A full or failing disk loses no acknowledged change. From the first failure on, calls are
