@@ -1,6 +1,6 @@
 -- Grants a task a lease if the pool has a free slot and no other waiter comes first.
 --
--- @include admit changes expiry failover fencing grant leases pool pool_event queued task ticket
+-- @include admit changes expiry failover fencing full grant leases pool pool_event queued task ticket
 -- @include wake_ups
 --
 -- keys[1] settings string: run-time settings.
@@ -22,41 +22,40 @@
 -- argv[6] retention_ms ms, 60000..2592000000.
 -- argv[7] history events kept at least, 100..1000000.
 -- argv[8] barging 1 if a call may take a free slot ahead of waiters, else 0.
--- argv[9] confirmed 1 if a grant needs replica acknowledgement, else 0.
--- argv[10] seen "primary_id ms changed" (lib/failover.lua), empty for a pool without failover holds.
--- argv[11] limited 1 if the namespace has as many leases as it may, else 0.
--- argv[12] device 1..256 bytes.
--- argv[13] named the task, 1..256 bytes, empty for the device's oldest queued task.
--- argv[14] asked_ms lease duration, ms, 100..86400000, empty for the pool's.
--- argv[15] seed 0..2^32-1, spreads retry_after.
--- argv[16] entry of the queue "number ticket wait_ms keep_ms kept_ms channel" (lib/ticket.lua), empty
+-- argv[9] seen "primary_id ms changed" (lib/failover.lua), empty for a pool without failover holds.
+-- argv[10] limited 1 if the namespace has as many leases as it may, else 0.
+-- argv[11] device 1..256 bytes.
+-- argv[12] named the task, 1..256 bytes, empty for the device's oldest queued task.
+-- argv[13] asked_ms lease duration, ms, 100..86400000, empty for the pool's.
+-- argv[14] seed 0..2^32-1, spreads retry_after.
+-- argv[15] entry of the queue "number ticket wait_ms keep_ms kept_ms channel" (lib/ticket.lua), empty
 --          for a call that never waits.
--- Shared keys[1..10], argv[1..11]
+-- argv[16] lists 1 if a full answer lists the holders, for the denial cache; not of a call that waits.
+-- Shared keys[1..10], argv[1..10]
 --
 -- Returns {0 granted, capacity, in_use, token, grant, expire, (attempt, task, payload) if queued}.
 --         {1 replayed, the same}.
 --         {2 full, capacity, in_use, retry_after ms, ticket (0: does not wait, 1: ask again at
---          once), µs until the end of a lease frees a slot or 0}.
+--          once), µs until the end of a lease frees a slot or 0, (leases) if listed}.
 --         {3 no queued task, capacity, in_use}.
 --         {4 paused, capacity 0, or failover hold: capacity, in_use, retry_after ms}.
 --         {5 finished, or 6 a slot is free but the call must add no lease: capacity, in_use}.
 -- Writes task, TTL: its slot end and retention; token, TTL: the pool's last slot end and retention,
 --        with a primary id 30 days more; leases, TTL: the same and 24 h; queue and places, TTL: 2 minutes;
 --        tickets, TTL: kept_ms; queued, backlog and due, permanent; events, TTL: 24 h.
--- Cost O(log leases + log waiters + log queued): 15 µs, 30 µs for a call that waits, 150 µs for a dispatch of
---      64 KiB. A script call spends one allowance, at most 3 ms, on expired entries (lib/allowance.lua).
+-- Cost O(log leases + log waiters + log queued): 15 µs, 30 µs for a call that waits or lists holders, 150 µs for a
+--      dispatch of 64 KiB. A script call spends one allowance, 3 ms, on expired entries (lib/allowance.lua).
 local function share(keys, argv, now, first, last)
   local pool = pool_open(keys, argv, now, first, last)
-  pool.tickets, pool.barging, pool.confirmed = keys[10], argv[8] == '1', argv[9] == '1'
-  pool.is_limited = argv[11] == '1'
-  failover_hold(pool, argv[10], now)
+  pool.tickets, pool.barging, pool.is_limited = keys[10], argv[8] == '1', argv[10] == '1'
+  failover_hold(pool, argv[9], now)
   pool.ended = expiry_reclaim(pool, call('ZCARD', pool.leases) - pool.in_use, now)
   return pool
 end
 
 local write = changes_write
 
-local function decide(pool, now, task_key, device, named, asked_ms, seed, entry)
+local function decide(pool, now, task_key, device, named, asked_ms, seed, entry, lists)
   local waiter, member, task, more = device .. '\31' .. named, nil, nil, nil
   if named == '' then
     write(pool, now)
@@ -81,15 +80,14 @@ local function decide(pool, now, task_key, device, named, asked_ms, seed, entry)
     proceeds, ticket = ticket_take_slot(pool.queue, pool.places, pool.tickets, waiter, entry, free, pool.barging, now)
   end
   if answer then
-    if pool.confirmed and own == 1 and now < task.expire then
+    if own == 1 and now < task.expire and not task.is_disclosed then
       task.is_disclosed = true
       grant_write_record(pool, task_key, member, task, pool.last_token, now)
     end
     return answer
   elseif not proceeds then
     local wait = free <= 0 and admit_until_free(pool, now)
-    local retry = admit_spread(wait or ADMIT_RESERVED_RETRY, seed, now)
-    return pack(ADMIT_NUMBERS6, ADMIT_FULL, capacity, in_use, retry, ticket, wait or 0)
+    return full_reply(pool, admit_spread(wait or ADMIT_RESERVED_RETRY, seed, now), ticket, wait, lists, now)
   end
 
   local lease = task and task.standing and task or { attempt = 0 }
@@ -99,7 +97,7 @@ local function decide(pool, now, task_key, device, named, asked_ms, seed, entry)
   end
   lease.attempt = lease.standing and lease.attempt + 1 or 0
   -- Revoking a lease would free this slot, which an earlier lease of the task still holds.
-  lease.state, lease.is_disclosed = TASK_LEASED, pool.confirmed and own == 1
+  lease.state, lease.is_disclosed = TASK_LEASED, own == 1
   lease.token, lease.grant = fencing_next_token(pool.last_token, now), now
   lease.expire = now + (tonumber(asked_ms) or pool.lease_ms) * 1000
   lease.slot_end = lease.expire + pool.grace_ms * 1000

@@ -1,4 +1,5 @@
--- Revokes a lease without replica acknowledgement, unless it is disclosed (lib/grant.lua).
+-- Revokes a lease without replica acknowledgement, or one whose caller was gone before the answer,
+-- unless it is disclosed (lib/grant.lua).
 --
 -- @include events expiry leases pool_event queued settings strings task wake_ups
 --
@@ -17,6 +18,7 @@
 -- argv[4] max_attempts default, 1..1000.
 -- argv[5] retention_ms ms, 60000..2592000000.
 -- argv[6] history events kept at least, 100..1000000.
+-- argv[7] reason text that is stored with the task.
 --
 -- Returns {0 revoked: the lease holds no slot}.
 --         {1 it stays: it is disclosed, or its task has a result}.
@@ -24,7 +26,6 @@
 --        due, permanent; events, TTL: 24 h.
 -- Cost O(log leases + log waiters + log queued): 40 µs. Removes at most 500 lapsed waiters: 2.4 ms.
 local REVOKE_REVOKED, REVOKE_STAYS = 0, 1
-local REASON = 'revoked: too few replicas acknowledged the lease'
 
 -- Uncounts the attempt of a queued task: no call was answered with it. Returns standing and
 -- event if the task leaves the queue because its deadline has passed.
@@ -43,6 +44,7 @@ local function decide(keys, argv, now)
   local pool = { leases = keys[2], events = keys[6], queued = keys[7], backlog = keys[8], due = keys[9] }
   local member, token, default, attempts = argv[1], tonumber(argv[2]), tonumber(argv[3]), tonumber(argv[4])
   pool.retention, pool.history = argv[5] * 1000, tonumber(argv[6])
+  local reason = argv[7]
 
   local task = queued_find_task(strings_read(task_key)[1], pool, member, now)
   if not task or task.token ~= token then
@@ -66,7 +68,7 @@ local function decide(keys, argv, now)
   if task.standing then
     expiry_end_attempt(pool, member, task, standing, now)
   else
-    task_write(task_key, TASK_EVICTED, task, now + pool.retention, now, REASON)
+    task_write(task_key, TASK_EVICTED, task, now + pool.retention, now, reason)
   end
   local free = capacity - leases_count(pool.leases, now)
   wake_ups_hand_on(queue_key, places_key, free - 1, free, now)

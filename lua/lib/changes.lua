@@ -19,7 +19,7 @@ end
 local function changes_list_lease(pool, lease, slot_end)
   pool.changed[lease] = slot_end and digits(slot_end)
   pool.in_use = pool.in_use + (slot_end and 1 or -1)
-  pool.has_changed, pool.until_free = true, nil
+  pool.has_changed, pool.until_free, pool.holders = true, nil, nil
 end
 
 -- Ends a lease that the task's next lease replaces.
@@ -70,7 +70,7 @@ end
 
 local function changes_apply(pool, now)
   if #pool.news > 0 then
-    events_append(pool.events, pool.history, now, unpack(pool.news))
+    pool_event_append(pool, now, pool.news)
   end
   if pool.has_changed then
     changes_write_leases(pool)

@@ -2,7 +2,8 @@
 --
 -- lock  "state token grant expire lease_ms owner", state H (held) or R (released at expire).
 --       Kept for 5 minutes after its end: to answer repeats of the release, and to let tokens
---       grow even if the clock is set back
+--       grow even if the clock is set back. lease_ms begins with 0 if the lease is disclosed:
+--       another call than the one that was granted it, also a renewal, was answered with it
 local LOCK_HELD, LOCK_RELEASED = 'H', 'R'
 local LOCK_RETENTION = 300000000
 
@@ -13,11 +14,14 @@ local function lock_read(key)
     return { token = 0, held = false, expire = 0 }
   end
   local state, token, grant, expire, lease_ms, owner = match(text, '^([HR]) (%d+) (%d+) (%d+) (%d+) (.+)$')
+  local is_disclosed = lease_ms ~= nil and match(lease_ms, '^0%d') ~= nil
   token, grant, expire, lease_ms = tonumber(token), tonumber(grant), tonumber(expire), tonumber(lease_ms)
   if not state or math.max(token, grant, expire) > TIME_MAX or lease_ms > 2592000000 then
     error('CORRUPT lock; DEL of its key, which ends in :lock, repairs it; the next token is then the time', 0)
   end
-  return { state = state, token = token, grant = grant, expire = expire, lease_ms = lease_ms, owner = owner }
+  local lock = { state = state, token = token, grant = grant, expire = expire, lease_ms = lease_ms, owner = owner }
+  lock.is_disclosed = is_disclosed
+  return lock
 end
 
 local function lock_is_held(lock, now)
@@ -36,8 +40,8 @@ end
 
 local function lock_write(key, state, lock, now, forget)
   local text = format(
-    '%s %.0f %.0f %.0f %.0f %s',
-    state, lock.token, lock.grant, lock.expire, lock.lease_ms, lock.owner
+    '%s %.0f %.0f %.0f %s%.0f %s',
+    state, lock.token, lock.grant, lock.expire, lock.is_disclosed and '0' or '', lock.lease_ms, lock.owner
   )
   call('SET', key, text, 'PX', format('%.0f', math.ceil(((forget or lock.expire + LOCK_RETENTION) - now) / 1000)))
 end

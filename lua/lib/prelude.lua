@@ -10,6 +10,6 @@ local OK = 0
 -- Times and tokens stay below 2^52 µs, the year 2112, so that their sums are exact.
 local TIME_MAX = 4503599627370495
 
--- The number of leases of pools whose expiry this script call has processed. If there are any, the
+-- The number of leases of pools whose expiry this script call has written. If there are any, the
 -- reply of the call has the number at its end, after the replies of its items and `now`.
 local expired_leases = 0

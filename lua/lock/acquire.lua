@@ -27,6 +27,10 @@ local function decide(keys, argv, now)
   local lock = lock_read(lock_key)
   if lock_is_held_by(lock, owner, nil, now) then
     ticket_drop(queue_key, places_key, owner, entry, 0, now)
+    if not lock.is_disclosed then
+      lock.is_disclosed = true
+      lock_write(lock_key, LOCK_HELD, lock, now)
+    end
     return { ACQUIRE_REPLAYED, lock.token, lock.grant, lock.expire }
   end
   local held = lock_is_held(lock, now)

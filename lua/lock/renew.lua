@@ -21,7 +21,7 @@ local function decide(keys, argv, now)
   if not lock_is_held_by(lock, owner, token, now) then
     return { RENEW_NOT_HELD }
   end
-  lock.lease_ms = lease_ms or lock.lease_ms
+  lock.lease_ms, lock.is_disclosed = lease_ms or lock.lease_ms, true
   lock.expire = now + lock.lease_ms * 1000
   lock_write(lock_key, LOCK_HELD, lock, now)
   return { RENEW_RENEWED, lock.token, lock.grant, lock.expire }

@@ -35,8 +35,7 @@ impl Degradable for AdmitTask {
 
     /// A full pool. Its use is unknown.
     fn refused(&self) -> Option<Admission> {
-        let decision =
-            AdmitDecision::Full { retry_after: RETRY, turn: Proceed::Refused, room_in: 0 };
+        let decision = AdmitDecision::full(RETRY, Proceed::Refused);
         let capacity = self.settings.capacity;
         Some(Admission { decision, usage: PoolUsage { capacity, in_use: capacity } })
     }

@@ -33,7 +33,7 @@
 //! | GetPool | [`GetPool`] | `lua/admission/get_pool.lua` |
 //! | ListLeases | [`ListLeases`] | `lua/admission/list_leases.lua` |
 //! | – (for WatchPool) | [`ReadEvents`] | `lua/admission/read_events.lua` |
-//! | – (revokes an unacknowledged lease) | [`RevokeTask`] | `lua/admission/revoke.lua` |
+//! | – (revokes a lease that is not acknowledged or not received) | [`RevokeTask`] | `lua/admission/revoke.lua` |
 //! | ConfigurePool | [`ConfigurePool`] | `lua/admission/configure.lua` |
 //! | – (heartbeat of a server for its waiters) | [`HeartbeatPool`] | `lua/admission/heartbeat.lua` |
 
@@ -48,6 +48,7 @@ mod event;
 mod evict;
 mod get_pool;
 mod heartbeat;
+mod holders;
 mod list_leases;
 mod list_tasks;
 mod pool;
@@ -69,6 +70,8 @@ pub use event::{Event, EventKind};
 pub use evict::{EvictTask, EvictVerdict};
 pub use get_pool::{GetPool, PoolView};
 pub use heartbeat::HeartbeatPool;
+use holders::HOLDERS_MAX;
+pub use holders::SlotHolders;
 pub use list_leases::{HeldLease, LeaseCursor, LeasePage, ListLeases};
 pub use list_tasks::{AttemptEnd, ListTasks, ListedState, ListedTask, TaskCursor, TaskPage};
 pub use pool::Pool;
@@ -76,7 +79,7 @@ pub(crate) use pool::{PoolLine, TaskLine};
 pub use read_events::ReadEvents;
 pub use renew::{RenewTask, RenewVerdict};
 pub use requeue::{RequeueTask, RequeueVerdict};
-pub use revoke::RevokeTask;
+pub use revoke::{RevokeReason, RevokeTask};
 pub use settings::{AfterFailover, Catalog, CatalogError, Overrides, PoolRule, Settings};
 pub use sweep::SweepPool;
 pub use task::{Outcome, QueueState, Queued, Task, TaskState};

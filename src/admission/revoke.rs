@@ -1,13 +1,15 @@
-//! `RevokeTask`: revokes a lease that too few replicas acknowledged.
+//! `RevokeTask`: revokes a lease that too few replicas acknowledged, or whose caller was gone before
+//! its answer was written.
 //!
-//! This is the only decision that follows from another one, because only the replicas' answer shows
-//! whether it is needed. The call that was granted the lease fails with `Unacknowledged`.
+//! It follows from another decision, because only the replicas' answer or the caller's connection
+//! shows whether it is needed.
 
 use super::{
     EventKind, Lease, Pool, Settings, Task, TaskName, TaskState, push_queue_keys, unknown_status,
 };
 use crate::decision::{
-    Call, Decision, Reply,
+    Call, Decision, Delivery, Optional, Reply,
+    denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
     stages, statuses,
@@ -17,8 +19,24 @@ use crate::decision::{
 
 statuses! { REVOKE_REVOKED = 0, REVOKE_STAYS = 1 }
 
-/// The stored reason of a revoked lease.
-const REASON: &[u8] = b"revoked: too few replicas acknowledged the lease";
+/// Why a lease is revoked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RevokeReason {
+    /// Too few replicas acknowledged it. The call that was granted it fails with `Unacknowledged`.
+    Unacknowledged,
+    /// Its caller was gone before the answer was written.
+    Unreceived,
+}
+
+impl RevokeReason {
+    /// The stored text.
+    const fn text(self) -> &'static [u8] {
+        match self {
+            RevokeReason::Unacknowledged => b"revoked: too few replicas acknowledged the lease",
+            RevokeReason::Unreceived => b"revoked: the caller was gone before the answer",
+        }
+    }
+}
 
 /// Revokes the lease with this token, unless another call was answered with it.
 ///
@@ -33,6 +51,8 @@ pub struct RevokeTask {
     pub name: TaskName,
     /// The fencing token of the lease.
     pub token: u64,
+    /// Why it is revoked.
+    pub reason: RevokeReason,
     /// The pool's configured settings.
     pub settings: Settings,
 }
@@ -54,7 +74,7 @@ impl RevokeTask {
             }
             pool.end_attempt(member, task, &settings, now);
         } else {
-            task.state = TaskState::Evicted { reason: REASON.into() };
+            task.state = TaskState::Evicted { reason: self.reason.text().into() };
             task.forget = now.after(settings.retention);
             pool.put(member, task, now);
         }
@@ -68,6 +88,8 @@ impl Decision for RevokeTask {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::REVOKE;
+    const DELIVERY: Delivery<RevokeTask> = Delivery::FREES_CAPACITY;
+    const OPTIONAL: Optional<RevokeTask> = Optional::NONE.affects_denials();
 
     fn partition(&self) -> &[u8] {
         self.name.pool.as_bytes()
@@ -86,6 +108,7 @@ impl Decision for RevokeTask {
         call.number(self.settings.max_attempts.into());
         call.number(self.settings.retention.0);
         call.number(self.settings.history.into());
+        call.bytes(&[self.reason.text()]);
     }
 
     fn parse(reply: &mut Reply) -> Result<bool, Error> {
@@ -112,5 +135,11 @@ impl Decision for RevokeTask {
             }
             _ => true,
         }
+    }
+}
+
+impl AffectsDenials for RevokeTask {
+    fn effect(&self, outcome: Option<&bool>) -> Effect {
+        Effect::frees(outcome.is_none_or(|is_revoked| *is_revoked))
     }
 }

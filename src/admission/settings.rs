@@ -184,6 +184,8 @@ pub struct Catalog {
     patterns: ScopedGlobs,
     /// The settings of each entry.
     settings: Vec<Settings>,
+    /// Whether the store is this process, which needs no denial cache.
+    is_uncached: bool,
 }
 
 impl Catalog {
@@ -191,11 +193,22 @@ impl Catalog {
     pub fn new(rules: &[PoolRule]) -> Result<Catalog, CatalogError> {
         let globs = rules.iter().map(|rule| (rule.namespace.as_deref(), &rule.pattern));
         let patterns = ScopedGlobs::new(globs)?;
-        Ok(Catalog { patterns, settings: rules.iter().map(|rule| rule.settings).collect() })
+        let settings = rules.iter().map(|rule| rule.settings).collect();
+        Ok(Catalog { patterns, settings, is_uncached: false })
+    }
+
+    /// The same catalog without a denial cache, for the embedded engine. It never caches a refusal, so
+    /// its refusals need not list the holders.
+    #[must_use]
+    pub fn uncached(self) -> Catalog {
+        Catalog { is_uncached: true, ..self }
     }
 
     /// The configured settings of a pool; the defaults if no entry matches.
     pub fn settings(&self, pool: &Name) -> Settings {
-        self.patterns.first(pool).map(|index| self.settings[index]).unwrap_or_default()
+        let settings = self.patterns.first(pool).map(|index| self.settings[index]);
+        let settings = settings.unwrap_or_default();
+        let denial_cache = if self.is_uncached { Millis(0) } else { settings.denial_cache };
+        Settings { denial_cache, ..settings }
     }
 }

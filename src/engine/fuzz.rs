@@ -129,7 +129,7 @@ parse_all! {
     admission::EnqueueTask, admission::EvictTask, admission::GetPool, admission::HeartbeatPool,
     admission::ListLeases, admission::ListTasks, admission::ReadEvents, admission::RenewTask,
     admission::RequeueTask, admission::RevokeTask, admission::SweepPool, lock::AcquireLock, lock::GetLock,
-    lock::HeartbeatLock, lock::ReleaseLock, lock::RenewLock, rate::BanKey, rate::CheckRate,
+    lock::HeartbeatLock, lock::ReleaseLock, lock::RenewLock, lock::RevokeLock, rate::BanKey, rate::CheckRate,
     rate::GetBan, rate::GetKey, rate::ListBans, rate::NoteBan, rate::ReadRateEvents, rate::ResetRate,
     rate::UnbanKey, sequence::GetSequence, sequence::NextSequence, sequence::ReserveSequence,
     sequence::SetSequenceFloor,

@@ -42,6 +42,7 @@ pub mod redis;
 mod registry;
 mod submit;
 mod sweeper;
+mod unreceived;
 pub mod waiters;
 pub mod worker;
 
@@ -54,6 +55,7 @@ pub use counting::{CountedVerb, counted_verbs};
 pub use listing::{PartitionCursor, PartitionPage, ReadEntries};
 pub use names::{NameCursor, NameQuery};
 pub use submit::{Stages, Submit};
+pub use unreceived::Unreceived;
 
 use crate::decision::{
     Decision,

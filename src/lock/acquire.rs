@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{HeartbeatLock, Lease, Lock, state::Tenure, unknown_status};
+use super::{HeartbeatLock, Lease, Lock, RevokeLock, state::Tenure, unknown_status};
 use crate::decision::{
     Allowance, AsOf, Call, Decision, Delivery, Issues, Optional, Outcomes, Reply,
     error::Error,
@@ -132,6 +132,7 @@ impl Issues for AcquireLock {
         let owner = self.owner.as_bytes();
         if let Some(tenure) = lock.held_by(owner, None, now) {
             let lease = tenure.lease;
+            lock.disclosed = lease.token;
             if let (Some(queue), Some(waiting)) = (&mut lock.queue, &self.waiting) {
                 queue.needs_no_turn(owner, waiting, 0, &mut Allowance::new(), now);
             }
@@ -161,6 +162,7 @@ impl Issues for AcquireLock {
 
 impl Waits for AcquireLock {
     type Heartbeat = HeartbeatLock;
+    type TakeBack = RevokeLock;
     type Rules = ();
 
     fn waiting(&mut self) -> &mut Option<WaitingCall> {
@@ -174,6 +176,16 @@ impl Waits for AcquireLock {
 
     fn heartbeat(&self, heartbeat: Heartbeat) -> HeartbeatLock {
         HeartbeatLock { name: self.name.clone(), heartbeat }
+    }
+
+    fn take_back(&self, outcome: &Acquisition) -> Option<RevokeLock> {
+        match outcome {
+            Acquisition::Acquired { lease, replayed: false } => {
+                let (name, owner) = (self.name.clone(), self.owner.clone());
+                Some(RevokeLock { name, owner, token: lease.token })
+            }
+            _ => None,
+        }
     }
 
     fn turn(outcome: &Acquisition) -> Proceed {

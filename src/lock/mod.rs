@@ -10,6 +10,7 @@
 //! | RenewLock | [`RenewLock`] | `lua/lock/renew.lua` |
 //! | ReleaseLock | [`ReleaseLock`] | `lua/lock/release.lua` |
 //! | GetLock | [`GetLock`] | `lua/lock/get.lua` |
+//! | – (revokes a lease that no caller has received) | [`RevokeLock`] | `lua/lock/revoke.lua` |
 //! | – (heartbeat of a server for its waiters) | [`HeartbeatLock`] | `lua/lock/heartbeat.lua` |
 
 mod acquire;
@@ -20,6 +21,7 @@ mod lines;
 mod record;
 mod release;
 mod renew;
+mod revoke;
 mod state;
 
 pub use acquire::{AcquireLock, Acquisition};
@@ -28,6 +30,7 @@ pub use heartbeat::HeartbeatLock;
 pub(crate) use lines::LockLine;
 pub use release::{Release, ReleaseLock};
 pub use renew::{RenewLock, Renewal};
+pub use revoke::RevokeLock;
 pub use state::Lock;
 pub(crate) use state::RETENTION;
 

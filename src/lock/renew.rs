@@ -75,13 +75,13 @@ impl Decision for RenewLock {
     }
 
     fn decide(&self, lock: &mut Lock, now: Timestamp) -> Renewal {
-        match lock.held_by(self.owner.as_bytes(), self.token, now) {
-            None => Renewal::NotHeld,
-            Some(tenure) => {
-                tenure.length = self.lease_duration.unwrap_or(tenure.length);
-                tenure.lease.expire = now.after(tenure.length);
-                Renewal::Renewed(tenure.lease.at(now))
-            }
-        }
+        let Some(tenure) = lock.held_by(self.owner.as_bytes(), self.token, now) else {
+            return Renewal::NotHeld;
+        };
+        tenure.length = self.lease_duration.unwrap_or(tenure.length);
+        tenure.lease.expire = now.after(tenure.length);
+        let lease = tenure.lease;
+        lock.disclosed = lease.token;
+        Renewal::Renewed(lease.at(now))
     }
 }

@@ -18,6 +18,10 @@ pub(crate) const RETENTION: Millis = Millis::from_secs(300);
 pub struct Lock {
     /// The last tenure, running or ended; `None` before the first and after its retention.
     pub(super) last: Option<Tenure>,
+    /// The token of a lease that must not be revoked, because another call than the one that was
+    /// granted it was answered with it; 0 for none. Not stored: no grant is taken back after a
+    /// restart.
+    pub(super) disclosed: u64,
     /// The waiters; `None` while no call waits.
     pub(super) queue: Option<Box<Queue>>,
 }

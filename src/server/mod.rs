@@ -35,7 +35,7 @@ use tokio::{
 
 use crate::{
     admin::{RunningServer, reload::Reload},
-    admission::{CountHeld, SweepPool},
+    admission::{Catalog, CountHeld, SweepPool},
     decision::{
         budget::{self, NamespaceRule, Peers},
         time::monotonic,
@@ -85,12 +85,15 @@ pub struct Rules {
     pub otlp: Option<Otlp>,
 }
 
-/// Adapts the rules to an engine: only a store that can fail over needs reservations.
+/// Adapts the rules to an engine: only a store that can fail over needs reservations, and only one
+/// that is asked over the network needs a denial cache of pools.
 pub fn adapted(rules: DecisionRules, engine: &Engine) -> DecisionRules {
-    match engine.is_remote() {
-        true => rules,
-        false => DecisionRules { sequences: Arc::new(rules.sequences.without_reserve()), ..rules },
+    if engine.is_remote() {
+        return rules;
     }
+    let pools = Arc::new(Catalog::clone(&rules.pools).uncached());
+    let sequences = Arc::new(rules.sequences.without_reserve());
+    DecisionRules { pools, sequences, ..rules }
 }
 
 /// The background work: of the engine, and the report of reached limits. Never completes.

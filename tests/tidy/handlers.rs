@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{code, files, is_test};
 
 /// The names that `src/grpc` may import from the engine.
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 10] = [
     "Answered",
     "Engine",
     "NameCursor",
@@ -14,11 +14,12 @@ const NAMES: [&str; 9] = [
     "ReadEntries",
     "Stages",
     "Submit",
+    "Unreceived",
     "feed",
 ];
 /// The methods of the engine that `src/grpc` may call, each with the folder or file that may call
 /// it.
-const METHODS: [(&str, &str); 9] = [
+const METHODS: [(&str, &str); 10] = [
     ("submit", "src/grpc"),
     ("submit_all", "src/grpc"),
     ("read_all", "src/grpc"),
@@ -26,6 +27,8 @@ const METHODS: [(&str, &str); 9] = [
     ("list_names", "src/grpc"),
     ("watch", "src/grpc"),
     ("clone", "src/grpc"),
+    // The grant of a call that has waited, which its answer keeps.
+    ("unreceived", "src/grpc"),
     // The limits of namespaces: counted before the message of a call is read.
     ("hub", "src/grpc/quota.rs"),
     // A counter that GetSequence shows.

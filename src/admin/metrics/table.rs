@@ -92,7 +92,7 @@ metrics! {
         "Time that calls with max_wait waited, whatever their outcome.";
     LEASES_EXPIRED = Counter "tollgate_leases_expired_total" []
         "Leases of pools that expired, also if a late result followed; counted when a decision or the \
-         sweep of this server processed the expiry.";
+         sweep of this server has written the expiry.";
     LATE_RESULTS = Counter "tollgate_late_results_total" []
         "Results of tasks whose lease had ended.";
     STORE_UP = Gauge "tollgate_store_up" []

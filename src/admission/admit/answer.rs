@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::AdmitTask;
 use crate::{
-    admission::{Lease, PoolUsage, RevokeTask, TaskName, small},
+    admission::{Lease, PoolUsage, RevokeReason, RevokeTask, SlotHolders, TaskName, small},
     decision::{AsOf, Reply, error::Error, names::Name, time::Millis, waiters::Proceed},
 };
 
@@ -40,6 +40,8 @@ pub enum AdmitDecision {
         /// Time until a lease expires and frees the slot that the task needs, in µs and without
         /// spreading. 0 if the task waits for something else.
         room_in: u64,
+        /// The tasks that hold a slot, if the answer can be cached and they are at most 128.
+        holders: Option<SlotHolders>,
     },
     /// The call named no task, and none is queued for the device.
     NoTask,
@@ -64,6 +66,23 @@ pub struct Dispatched {
     pub attempt: u32,
 }
 
+impl AdmitDecision {
+    /// FULL that no end of a lease changes at a known time.
+    pub(in crate::admission) const fn full(retry_after: Millis, turn: Proceed) -> AdmitDecision {
+        AdmitDecision::Full { retry_after, turn, room_in: 0, holders: None }
+    }
+
+    /// Reads FULL after the usage of the pool.
+    pub(super) fn parse_full(reply: &mut Reply) -> Result<AdmitDecision, Error> {
+        let retry_after = Millis(reply.number()?);
+        let turn = Proceed::parse(reply.number()?);
+        let room_in = reply.number()?;
+        let leases = reply.has_more().then(|| reply.bytes()).transpose()?;
+        let holders = leases.and_then(|leases| SlotHolders::parse(&leases));
+        Ok(AdmitDecision::Full { retry_after, turn, room_in, holders })
+    }
+}
+
 impl Admission {
     /// Whether the call was granted a lease.
     pub fn is_granted(&self) -> bool {
@@ -81,7 +100,11 @@ impl AdmitDecision {
 impl AdmitTask {
     /// The decision that revokes the lease of this call; `None` if the call was granted no new
     /// lease.
-    pub(super) fn revocation(&self, admission: &Admission) -> Option<RevokeTask> {
+    pub(super) fn revocation(
+        &self,
+        admission: &Admission,
+        reason: RevokeReason,
+    ) -> Option<RevokeTask> {
         let AdmitDecision::Admitted { lease, replayed: false, dispatched } = &admission.decision
         else {
             return None;
@@ -91,7 +114,7 @@ impl AdmitTask {
             None => self.task.clone()?,
         };
         let name = TaskName { pool: self.pool.clone(), device: self.device.clone(), task };
-        Some(RevokeTask { name, token: lease.token, settings: self.settings })
+        Some(RevokeTask { name, token: lease.token, reason, settings: self.settings })
     }
 }
 

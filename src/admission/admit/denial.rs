@@ -2,7 +2,7 @@
 
 use super::{Admission, AdmitDecision, AdmitTask};
 use crate::{
-    admission::{PoolUsage, Settings, member},
+    admission::{PoolUsage, Settings, SlotHolders, member},
     decision::{
         denial::{AffectsDenials, Deniable, Effect},
         time::{Millis, Timestamp},
@@ -18,17 +18,36 @@ pub struct FullPool {
     usage: PoolUsage,
     /// Time until the earliest lease frees a slot, in µs from then.
     room_in: u64,
+    /// The holders at that time, if there are few.
+    holders: Option<SlotHolders>,
+}
+
+/// The longest and the shortest `retry_after` of a cached refusal of a pool whose holders are not known:
+/// the task may hold a lease. The caller asks again soon, and the store decides then.
+const RETRY_MAX: Millis = Millis(1000);
+const RETRY_MIN: Millis = Millis(500);
+
+impl AdmitTask {
+    /// Whether a refusal may be cached: of calls that name a task and do not wait. A waiting call must
+    /// reach the queue, and only the store knows the next queued task of a device.
+    pub(super) fn is_cacheable(&self) -> bool {
+        self.waiting.is_none() && self.task.is_some() && self.settings.denial_cache.0 > 0
+    }
+
+    /// Limits the `retry_after` of a cached refusal. Devices differ.
+    fn soon(&self, retry_after: Millis) -> Millis {
+        match retry_after > RETRY_MAX {
+            true => Millis(RETRY_MIN.0 + self.seed() % (RETRY_MAX.0 - RETRY_MIN.0)),
+            false => retry_after,
+        }
+    }
 }
 
 impl Deniable for AdmitTask {
     type Denial = FullPool;
 
-    /// Cacheable are calls that name a task and do not wait. A waiting call must reach the queue,
-    /// and only the store knows the next queued task of a device.
     fn kind(&self) -> Option<u64> {
-        let can_be =
-            self.waiting.is_none() && self.task.is_some() && self.settings.denial_cache.0 > 0;
-        can_be.then_some(0)
+        self.is_cacheable().then_some(0)
     }
 
     fn member(&self) -> Option<Vec<u8>> {
@@ -36,12 +55,16 @@ impl Deniable for AdmitTask {
     }
 
     fn denial(&self, outcome: &Admission) -> Option<(FullPool, u64)> {
-        match outcome.decision {
+        match &outcome.decision {
             // Without `room_in` a slot is free and belongs to a waiter; that can change at any
             // moment.
-            AdmitDecision::Full { turn: Proceed::Refused, room_in, .. } if room_in > 0 => {
-                let full = FullPool { settings: self.settings, usage: outcome.usage, room_in };
-                Some((full, room_in.min(self.settings.denial_cache.micros())))
+            AdmitDecision::Full { turn: Proceed::Refused, room_in, holders, .. }
+                if *room_in > 0 =>
+            {
+                let (settings, usage) = (self.settings, outcome.usage);
+                let (room_in, holders) = (*room_in, holders.clone());
+                let full = FullPool { settings, usage, room_in, holders };
+                Some((full, room_in.min(settings.denial_cache.micros())))
             }
             _ => None,
         }
@@ -51,9 +74,17 @@ impl Deniable for AdmitTask {
         if denial.settings != self.settings {
             return None;
         }
+        // Its lease is returned again.
+        if denial.holders.as_ref().is_some_and(|them| them.may_contain(&AdmitTask::member(self))) {
+            return None;
+        }
         let room_in = denial.room_in.saturating_sub(passed).max(1);
-        let retry_after = self.spread(room_in, now);
-        let decision = AdmitDecision::Full { retry_after, turn: Proceed::Refused, room_in };
+        let retry_after = match denial.holders {
+            Some(_) => self.spread(room_in, now),
+            None => self.soon(self.spread(room_in, now)),
+        };
+        let (turn, holders) = (Proceed::Refused, None);
+        let decision = AdmitDecision::Full { retry_after, turn, room_in, holders };
         Some(Admission { decision, usage: denial.usage })
     }
 }

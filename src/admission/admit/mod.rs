@@ -162,7 +162,7 @@ impl AdmitTask {
             // the slot ends; until then the slot cannot pass to another task.
             Some(task) if task.holds_slot(now) && task.is_over(settings, now) => {
                 let retry_after = self.spread(task.slot_end.0 - now.0, now);
-                Some(AdmitDecision::Full { retry_after, turn: Proceed::Refused, room_in: 0 })
+                Some(AdmitDecision::full(retry_after, Proceed::Refused))
             }
             _ => None,
         }
@@ -170,8 +170,7 @@ impl AdmitTask {
 
     /// The decision under the settings in force. First reclaims ended leases within the allowance.
     fn rule(&self, pool: &mut Pool, settings: &Settings, now: Timestamp) -> AdmitDecision {
-        const AGAIN: AdmitDecision =
-            AdmitDecision::Full { retry_after: Millis(1), turn: Proceed::Again, room_in: 0 };
+        const AGAIN: AdmitDecision = AdmitDecision::full(Millis(1), Proceed::Again);
         let mut allowance = Allowance::new();
         let ended = pool.reclaim(settings, &mut allowance, now) as u32;
         let waiter = self.member();
@@ -212,9 +211,9 @@ impl AdmitTask {
             waiters::take_turn(queue, &waiter, waiting, free, barging, &mut allowance, now)
         };
         if let Some(answer) = answer {
-            // This call returns the lease of an earlier one, which may still wait for replicas.
-            // That one must not revoke it now.
-            if settings.acknowledgement.is_needed() && answer.is_lease() {
+            // This call returns the lease of an earlier one, which may still wait for replicas, or
+            // whose caller may be gone. That one must not revoke it now.
+            if answer.is_lease() && task.is_some_and(|task| !task.is_disclosed) {
                 pool.note_told(member);
             }
             return answer;
@@ -223,7 +222,8 @@ impl AdmitTask {
             // `None` if a slot is free but belongs to a waiter.
             let room = pool.makes_room(capacity).map(|end| end.0 - now.0);
             let retry_after = self.spread(room.unwrap_or(KEPT_RETRY_MICROS), now);
-            return AdmitDecision::Full { retry_after, turn, room_in: room.unwrap_or(0) };
+            let holders = room.filter(|_| self.is_cacheable()).and_then(|_| pool.holders());
+            return AdmitDecision::Full { retry_after, turn, room_in: room.unwrap_or(0), holders };
         }
         self.grant(pool, member, task, settings, now)
     }
@@ -246,8 +246,7 @@ impl AdmitTask {
         pool.last_token = lease.token;
         // A new lease in the slot of an earlier lease must not be revoked: that would free the slot
         // while the earlier holder may still run.
-        let is_disclosed = settings.acknowledgement.is_needed()
-            && task.as_ref().is_some_and(|task| task.holds_slot(now));
+        let is_disclosed = task.as_ref().is_some_and(|task| task.holds_slot(now));
         let mut queued = task.and_then(|task| task.queued);
         if let Some(queued) = &mut queued {
             queued.attempt += 1;
@@ -314,7 +313,6 @@ impl Decision for AdmitTask {
         call.key(&[b"task:", &self.member()]);
         self.settings.encode_shared(call);
         call.number(self.settings.barging.into());
-        call.number(self.settings.acknowledgement.is_needed().into());
         self.settings.encode_sighting(call);
         call.number(call.is_limited().into());
         call.bytes(&[self.device.as_bytes()]);
@@ -322,6 +320,7 @@ impl Decision for AdmitTask {
         call.optional(self.lease_duration.map(|duration| duration.0));
         call.number(self.seed());
         waiters::push_waiting(call, self.waiting.as_ref());
+        call.number(self.is_cacheable().into());
     }
 
     fn parse(reply: &mut Reply) -> Result<Admission, Error> {
@@ -333,11 +332,7 @@ impl Decision for AdmitTask {
                 replayed: status == ADMIT_REPLAYED,
                 dispatched: Dispatched::parse(reply)?,
             },
-            ADMIT_FULL => {
-                let retry_after = Millis(reply.number()?);
-                let turn = Proceed::parse(reply.number()?);
-                AdmitDecision::Full { retry_after, turn, room_in: reply.number()? }
-            }
+            ADMIT_FULL => AdmitDecision::parse_full(reply)?,
             ADMIT_NO_TASK => AdmitDecision::NoTask,
             ADMIT_PAUSED => AdmitDecision::Paused { retry_after: Millis(reply.number()?) },
             ADMIT_FINISHED => AdmitDecision::AlreadyCompleted,

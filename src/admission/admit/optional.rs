@@ -2,7 +2,7 @@
 
 use super::{Admission, AdmitDecision, AdmitTask};
 use crate::{
-    admission::Pool,
+    admission::{Pool, RevokeReason},
     decision::{
         Decision, Grows, Issues, Revocable, Revocation, Takes, Taking, Undo, UndoRule, Warms,
         acknowledgement::Acknowledgement, time::Timestamp,
@@ -20,10 +20,12 @@ impl Revocable for AdmitTask {
     /// call that got it first may revoke it.
     fn undo_rule(&self, prefix: &str) -> UndoRule {
         let (decision, prefix) = (self.clone(), prefix.to_owned());
-        UndoRule::of::<AdmitTask>(move |admission| match decision.revocation(admission) {
-            Some(revocation) => Undo::Revoke(Revocation::by(&revocation, &prefix)),
-            None if admission.is_granted() => Undo::Stands,
-            None => Undo::Counts,
+        UndoRule::of::<AdmitTask>(move |admission| {
+            match decision.revocation(admission, RevokeReason::Unacknowledged) {
+                Some(revocation) => Undo::Revoke(Revocation::by(&revocation, &prefix)),
+                None if admission.is_granted() => Undo::Stands,
+                None => Undo::Counts,
+            }
         })
     }
 }

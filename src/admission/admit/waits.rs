@@ -5,7 +5,7 @@
 
 use super::{Admission, AdmitDecision, AdmitTask};
 use crate::{
-    admission::{Catalog, HeartbeatPool},
+    admission::{Catalog, HeartbeatPool, RevokeReason, RevokeTask},
     decision::{
         time::Millis,
         waiters::{Heartbeat, Proceed, WaitingCall, Waits},
@@ -14,6 +14,7 @@ use crate::{
 
 impl Waits for AdmitTask {
     type Heartbeat = HeartbeatPool;
+    type TakeBack = RevokeTask;
     type Rules = Catalog;
 
     fn waiting(&mut self) -> &mut Option<WaitingCall> {
@@ -30,6 +31,10 @@ impl Waits for AdmitTask {
 
     fn heartbeat(&self, heartbeat: Heartbeat) -> HeartbeatPool {
         HeartbeatPool { pool: self.pool.clone(), settings: self.settings, heartbeat }
+    }
+
+    fn take_back(&self, outcome: &Admission) -> Option<RevokeTask> {
+        self.revocation(outcome, RevokeReason::Unreceived)
     }
 
     /// A call waits only after `Full`. In a paused pool it is answered at once.

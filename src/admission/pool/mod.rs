@@ -9,7 +9,9 @@ mod record;
 
 use std::{collections::BTreeSet, mem, sync::Arc};
 
-use super::{Event, Overrides, PoolUsage, QueueState, Settings, Task, TaskState};
+use super::{
+    Event, HOLDERS_MAX, Overrides, PoolUsage, QueueState, Settings, SlotHolders, Task, TaskState,
+};
 use crate::decision::{
     Bin, ENTRY_BYTES, Holds, State,
     events::History,
@@ -221,6 +223,12 @@ impl Pool {
         let (end, member) = after.unwrap_or_default();
         let entries = self.leases.after(end, member);
         entries.filter_map(|(_, member)| Some((&**member, self.tasks.get(member)?)))
+    }
+
+    /// The tasks that hold a slot; `None` if there are more than [`HOLDERS_MAX`].
+    pub(super) fn holders(&self) -> Option<SlotHolders> {
+        let members = self.leases(None).map(|(member, _)| member);
+        (self.in_use() <= HOLDERS_MAX).then(|| SlotHolders::from_members(members))
     }
 
     /// In a full pool, the slot end after which a slot is free: when it has passed, one slot less

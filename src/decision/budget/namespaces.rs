@@ -2,11 +2,11 @@
 //!
 //! A server counts the calls, connections and streams that it has of a namespace. Names, leases,
 //! queued tasks and bytes are in the store: the embedded engine counts them exactly; on Redis each server
-//! counts them from time to time (`tally.rs`). Without entries nothing is counted. Limits are
-//! looked up without a lock.
+//! counts them from time to time (`tally.rs`). Without entries nothing is counted. A name that was not
+//! used before costs the same however many are known.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -15,7 +15,7 @@ use std::{
 };
 
 use ahash::RandomState;
-use arc_swap::ArcSwap;
+use parking_lot::RwLock;
 
 use super::{
     super::error::Error,
@@ -30,8 +30,12 @@ use crate::decision::{
     time::{Millis, monotonic},
 };
 
-/// The most namespaces that are remembered. Above it, idle namespaces are forgotten.
-const KNOWN_MAX: usize = 10_000;
+/// The number of maps of namespaces: threads rarely wait for each other.
+const SHARDS: usize = 32;
+/// The most namespaces that a map remembers, 10,000 in all. Above it, idle namespaces are forgotten.
+const KNOWN_MAX: usize = 312;
+/// The most namespaces that a new one makes a map look at.
+const LOOKS: usize = 4;
 /// The time in which a namespace may use up its calls per second: the burst.
 const BURST: Duration = Duration::from_secs(1);
 /// When a call that exceeds another limit may be repeated.
@@ -40,7 +44,9 @@ const RETRY: Millis = Millis(1000);
 /// The limits of all namespaces, and their use.
 #[derive(Debug, Default)]
 pub struct NamespaceBudget {
-    pub(super) known: ArcSwap<KnownNamespaces>,
+    /// The namespaces by the hash of their prefix.
+    shards: [RwLock<KnownNamespaces>; SHARDS],
+    hasher: RandomState,
     /// Whether there are entries: nothing else is read for calls without them.
     is_set: AtomicBool,
     /// Whether an entry limits names, leases, queued tasks or bytes.
@@ -48,13 +54,15 @@ pub struct NamespaceBudget {
 }
 
 /// The entries, and the namespaces that were asked for.
-#[derive(Debug, Clone, Default)]
-pub(super) struct KnownNamespaces {
+#[derive(Debug, Default)]
+struct KnownNamespaces {
     rules: Arc<[(NamespaceGlob, NamespaceLimits)]>,
     /// The number of servers that share the calls per second.
     servers: u32,
     /// By prefix; `None` for a namespace without limits.
-    pub(super) used: HashMap<Box<[u8]>, Option<Arc<NamespaceUse>>, RandomState>,
+    used: HashMap<Box<[u8]>, Option<Arc<NamespaceUse>>, RandomState>,
+    /// Their prefixes. The first was looked at longest ago.
+    order: VecDeque<Box<[u8]>>,
 }
 
 /// The limits of one namespace and its counts.
@@ -98,18 +106,13 @@ impl NamespaceBudget {
             |limits: &NamespaceLimits| limits.names_max.is_some() || limits.limits_held();
         let has_totals = rules.iter().any(|(_, limits)| has_totals(limits));
         self.has_totals.store(has_totals, Ordering::Relaxed);
-        self.known.rcu(|known| {
-            let mut next = KnownNamespaces {
-                rules: rules.clone(),
-                servers: servers.max(1),
-                used: HashMap::default(),
-            };
-            for (prefix, used) in &known.used {
-                let counts = used.as_ref().map(|used| used.counts.clone());
-                next.add(prefix, counts);
+        for shard in &self.shards {
+            let mut known = shard.write();
+            (known.rules, known.servers) = (rules.clone(), servers.max(1));
+            for (prefix, used) in std::mem::take(&mut known.used) {
+                known.add(&prefix, used.map(|used| used.counts.clone()));
             }
-            next
-        });
+        }
         Ok(())
     }
 
@@ -125,14 +128,23 @@ impl NamespaceBudget {
 
     /// The namespaces whose total is limited, and was used by a call of the last minute; by prefix.
     pub fn wanted(&self, total: Total) -> Vec<(Box<[u8]>, Arc<NamespaceUse>)> {
-        let (known, now) = (self.known.load(), monotonic());
-        let used = known.used.iter().filter_map(|(prefix, used)| Some((prefix, used.as_ref()?)));
-        used.filter(|(_, used)| {
+        let now = monotonic();
+        let mut used = self.used();
+        used.retain(|(_, used)| {
             used.limits.total_max(total).is_some()
                 && used.counts.tallies.of(total).lock().is_wanted(now)
-        })
-        .map(|(prefix, used)| (prefix.clone(), used.clone()))
-        .collect()
+        });
+        used
+    }
+
+    /// The known namespaces with limits, by prefix.
+    pub(super) fn used(&self) -> Vec<(Box<[u8]>, Arc<NamespaceUse>)> {
+        let limited = |shard: &RwLock<KnownNamespaces>| -> Vec<_> {
+            let known = shard.read();
+            let used = known.used.iter();
+            used.filter_map(|(prefix, used)| Some((prefix.clone(), used.clone()?))).collect()
+        };
+        self.shards.iter().flat_map(limited).collect()
     }
 
     /// The limits and the use of the namespace with this prefix; `None` without limits.
@@ -140,28 +152,42 @@ impl NamespaceBudget {
         if self.is_empty() {
             return None;
         }
-        let known = self.known.load();
+        let shard = &self.shards[self.hasher.hash_one(prefix) as usize % SHARDS];
+        if let Some(used) = shard.read().used.get(prefix) {
+            return used.clone();
+        }
+        let mut known = shard.write();
         if let Some(used) = known.used.get(prefix) {
             return used.clone();
         }
-        drop(known);
-        self.known.rcu(|known| {
-            let mut next = KnownNamespaces::clone(known);
-            if next.used.len() >= KNOWN_MAX {
-                next.used.retain(|_, used| used.as_ref().is_some_and(|used| used.counts.is_used()));
-            }
-            if !next.used.contains_key(prefix) {
-                next.add(prefix, None);
-            }
-            next
-        });
-        self.known.load().used.get(prefix).cloned().flatten()
+        known.forget();
+        known.order.push_back(prefix.into());
+        known.add(prefix, None)
     }
 }
 
 impl KnownNamespaces {
+    /// Makes room for a namespace, if there are too many: forgets idle ones among the next few.
+    fn forget(&mut self) {
+        for _ in 0..LOOKS {
+            if self.used.len() < KNOWN_MAX {
+                return;
+            }
+            let Some(prefix) = self.order.pop_front() else { return };
+            let used = self.used.get(&prefix).and_then(Option::as_ref);
+            match used.is_some_and(|used| used.counts.is_used()) {
+                true => self.order.push_back(prefix),
+                false => drop(self.used.remove(&prefix)),
+            }
+        }
+    }
+
     /// Adds a namespace, with the counts that it had.
-    fn add(&mut self, prefix: &[u8], counts: Option<Arc<NamespaceCounts>>) {
+    fn add(
+        &mut self,
+        prefix: &[u8],
+        counts: Option<Arc<NamespaceCounts>>,
+    ) -> Option<Arc<NamespaceUse>> {
         let rule = self.rules.iter().find(|(glob, _)| glob.matches(prefix));
         let used = rule.map(|(_, limits)| {
             let (limits, servers) = (*limits, self.servers);
@@ -173,7 +199,8 @@ impl KnownNamespaces {
             }
             Arc::new(NamespaceUse { limits, servers, counts })
         });
-        self.used.insert(prefix.into(), used);
+        self.used.insert(prefix.into(), used.clone());
+        used
     }
 }
 

@@ -27,9 +27,9 @@ pub struct LimitUsage {
 impl NamespaceBudget {
     /// The namespaces that have limits and were used, by prefix.
     pub fn usage(&self) -> Vec<NamespaceUsage> {
-        let known = self.known.load();
-        let used = known.used.iter().filter_map(|(prefix, used)| Some((prefix, used.as_ref()?)));
-        let mut all: Vec<_> = used
+        let mut all: Vec<_> = self
+            .used()
+            .into_iter()
             .map(|(prefix, used)| {
                 let (limits, counts) = (&used.limits, &used.counts);
                 let now = |count: &AtomicU64| Some(count.load(Ordering::Relaxed));
@@ -51,7 +51,7 @@ impl NamespaceBudget {
                 let limits = counted.into_iter().chain([bytes]);
                 let limits =
                     limits.filter_map(|(key, used, max)| Some(LimitUsage { key, used, max: max? }));
-                NamespaceUsage { prefix: prefix.clone(), limits: limits.collect() }
+                NamespaceUsage { prefix, limits: limits.collect() }
             })
             .collect();
         all.sort_by(|one, other| one.prefix.cmp(&other.prefix));

@@ -6,6 +6,7 @@
 //!
 //! The cells belong to the process: several servers in one process, as in tests, share them.
 
+mod by_thread;
 mod calls;
 mod cells;
 pub mod configuration;
@@ -16,6 +17,7 @@ pub mod refusals;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub use by_thread::ByThread;
 pub use calls::{CODE_NAMES, CODES, CountedCall, RpcLabels};
 pub use cells::{
     CallCells, CellTotals, Cells, METHODS_MAX, OUTCOMES_MAX, SCRIPTS_MAX, StoreFailure,

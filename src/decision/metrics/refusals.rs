@@ -10,11 +10,10 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use parking_lot::Mutex;
-
+use super::ByThread;
 use crate::decision::time::coarse;
 
-/// The most policies; refusals of further ones are not counted.
+/// The most policies of a thread; refusals of further ones are not counted.
 const POLICIES_MAX: usize = 1_000;
 /// Counted keys of a policy.
 const KEYS: usize = 32;
@@ -23,12 +22,13 @@ const SLOT: u64 = 10;
 /// Slots of a minute.
 const SLOTS: usize = 6;
 /// Refused checks of a thread and second that are counted one by one. Of the others, one in [`SHARE`]
-/// counts for all, so that a flood of refusals does not wait for the lock.
+/// counts for all, so that a flood of refusals costs little.
 const EXACT: u32 = 256;
 const SHARE: u32 = 16;
 
 static ON: AtomicBool = AtomicBool::new(false);
-static POLICIES: Mutex<Option<HashMap<Box<[u8]>, PolicyRefusals>>> = Mutex::new(None);
+/// The refusals that each thread has counted: no refusal waits for a lock of all threads.
+static POLICIES: ByThread<HashMap<Box<[u8]>, PolicyRefusals>> = ByThread::new();
 
 thread_local! {
     /// The current second, and the refusals of this thread in it.
@@ -94,8 +94,7 @@ fn note_at(policy: &[u8], key: &[u8], second: u64) {
         number if number % SHARE == 0 => SHARE,
         _ => return,
     };
-    let mut policies = POLICIES.lock();
-    let policies = policies.get_or_insert_default();
+    let mut policies = POLICIES.own();
     if !policies.contains_key(policy) {
         if policies.len() >= POLICIES_MAX {
             policies.retain(|_, refusals| refusals.count_at(second) > 0);
@@ -111,20 +110,18 @@ fn note_at(policy: &[u8], key: &[u8], second: u64) {
 }
 
 fn of_at(policy: &[u8], second: u64) -> RefusedChecks {
-    let mut policies = POLICIES.lock();
-    let known = policies.as_mut().and_then(|policies| policies.get_mut(policy));
-    let Some(refusals) = known else { return RefusedChecks::default() };
-    refusals.turn(second);
-    let [this, before] = &refusals.keys;
-    let mut keys = this.clone();
-    for (key, count) in before {
-        match keys.iter_mut().find(|(known, _)| known == key) {
-            Some((_, sum)) => *sum += count,
-            None => keys.push((key.clone(), *count)),
+    let (mut all, mut sums) = (0, HashMap::new());
+    POLICIES.each(|policies| {
+        let Some(refusals) = policies.get_mut(policy) else { return };
+        refusals.turn(second);
+        all += refusals.count_at(second);
+        for (key, count) in refusals.keys.iter().flatten() {
+            *sums.entry(key.clone()).or_default() += *count;
         }
-    }
+    });
+    let mut keys: KeyCounts = sums.into_iter().collect();
     keys.sort_by(|(one, larger), (other, smaller)| smaller.cmp(larger).then(one.cmp(other)));
-    RefusedChecks { count: refusals.count_at(second), keys }
+    RefusedChecks { count: all, keys }
 }
 
 impl PolicyRefusals {
@@ -184,6 +181,23 @@ mod tests {
         assert_eq!((later.count, later.keys.len()), (1, 2));
         assert_eq!(of_at(policy, 800), RefusedChecks::default());
         assert_eq!(of_at(b"unknown", 620), RefusedChecks::default());
+    }
+
+    #[test]
+    fn j24_refusals_on_all_threads_are_added_up() {
+        let policy = b"refusals_on_all_threads_are_added_up";
+        std::thread::scope(|scope| {
+            for number in 0..20_u8 {
+                scope.spawn(move || {
+                    (0..100).for_each(|_| note_at(policy, b"shared", 1200));
+                    note_at(policy, &[number % 5], 1200);
+                });
+            }
+        });
+        let seen = of_at(policy, 1200);
+        assert_eq!((seen.count, seen.keys.len()), (2020, 6));
+        assert_eq!(seen.keys[0], (b"shared"[..].into(), 2000));
+        assert!(seen.keys[1..].iter().all(|(_, count)| *count == 4), "{:?}", seen.keys);
     }
 
     #[test]

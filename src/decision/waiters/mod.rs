@@ -71,6 +71,8 @@ impl WaitingCall {
 pub trait Waits: Decision + Clone {
     /// The heartbeat for the queue of its partition.
     type Heartbeat: Decision<Outcome = HeartbeatAnswer> + Clone;
+    /// The decision that takes a grant back.
+    type TakeBack: Decision<State = Self::State> + Clone;
     /// The configured rules that a waiting call follows; `()` for none.
     type Rules: Send + Sync + 'static;
 
@@ -84,6 +86,10 @@ pub trait Waits: Decision + Clone {
     fn waiter(&self) -> Vec<u8>;
     /// The heartbeat decision for the queue that this decision waits in.
     fn heartbeat(&self, heartbeat: Heartbeat) -> Self::Heartbeat;
+    /// The decision that takes the grant of this outcome back, by its token. `None` if the outcome
+    /// grants nothing, or a lease that an earlier call was granted. It leaves a lease that another call
+    /// was answered with.
+    fn take_back(&self, outcome: &Self::Outcome) -> Option<Self::TakeBack>;
     /// Whether the waiter may proceed, according to the outcome.
     fn turn(outcome: &Self::Outcome) -> Proceed;
     /// When the next lease expires, which may free a slot for a waiter.

@@ -15,8 +15,10 @@
 //!   was sent. So older entries are not repeated, nor are refusals that were in flight.
 //! - A decision with an unknown fate counts as executed, also if its call was cancelled.
 //! - A lost connection invalidates all entries: the store may have failed over.
-//! - A caller that holds a lease through this server always reaches the store (`holders`). A caller
-//!   that holds one through another server does so after a second (`first_refusals`).
+//! - A caller that holds a lease through this server always reaches the store (`holders`). So does
+//!   one that held a lease when its pool refused the cached call, through any server
+//!   ([`Deniable::deny`]). Any other caller reaches the store a second after its first cached refusal
+//!   (`first_refusals`), and a cached refusal of a pool tells it to ask again within that second.
 
 mod first_refusals;
 mod holders;

@@ -163,7 +163,12 @@ impl Pipeline {
                         Ok(reply) => {
                             waiting.extend(UnacknowledgedReply::unless_it_counts(job, reply))
                         }
-                        Err(error) => job.answer(Err(error)),
+                        Err(error) => {
+                            if let Error::Refused(why) = &error {
+                                self.monitor.note_refusal(why);
+                            }
+                            job.answer(Err(error));
+                        }
                     }
                 }
                 is_read_only

@@ -13,7 +13,8 @@
 //!
 //! # Guarantees
 //! - A waiting call holds memory and a ticket, but no connection and no thread.
-//! - A call that is cancelled leaves its queue with the next heartbeat. A server that dies loses
+//! - A call that is cancelled leaves its queue with the next heartbeat. If the store is about to grant
+//!   it something, the grant is taken back (`unreceived`). A server that dies loses
 //!   its tickets after five heartbeat intervals, so its waiters block nobody for long.
 //! - A call whose last try has an unknown fate fails with [`Error::DeadlineExceeded`], never with a
 //!   refusal: it may have been granted.
@@ -21,8 +22,10 @@
 //!   repeat on another server continues at the old place in the queue.
 
 mod register;
+mod tries;
 
 use std::{
+    pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -42,6 +45,7 @@ use crate::decision::{
     waiters::{Heartbeat, HeartbeatAnswer, Proceed, WaitingCall, Waits},
 };
 use register::{Due, Register};
+use tries::Tries;
 
 /// The time that a call keeps back for its last try: a quarter of its time, at most this.
 const LAST_TRY_MAX: Duration = Duration::from_millis(250);
@@ -90,7 +94,12 @@ where
     ticket: u64,
     /// Whether the queue may contain a ticket of this call.
     may_be_queued: bool,
+    /// The try that the store decides, if it was not answered yet.
+    in_flight: Option<Try<D::Outcome>>,
 }
+
+/// A try that outlives its call, so that its grant can be taken back.
+type Try<O> = Pin<Box<dyn Future<Output = Result<O, Error>> + Send>>;
 
 /// The waiters stage: executes a decision, and waits until it may proceed. Returns by the deadline.
 /// The outcome is the last refusal if the time is over. Fails with [`Error::Ending`] if the server
@@ -111,7 +120,8 @@ where
     let registration = engine.hub().register(decision.partition())?;
     let register = engine.hub().by_type(Arc::<Register<D>>::default).clone();
     let waiters = WaitingCalls { engine: engine.clone(), register };
-    let mut call = WaiterCall { waiters, decision, registration, ticket: 0, may_be_queued: false };
+    let (ticket, may_be_queued, in_flight) = (0, false, None);
+    let mut call = WaiterCall { waiters, decision, registration, ticket, may_be_queued, in_flight };
     call.run(until, deadline).await
 }
 
@@ -221,11 +231,16 @@ where
     async fn run(&mut self, until: Instant, deadline: Instant) -> Result<D::Outcome, Error> {
         let mut tries = Tries::default();
         loop {
+            let was_queued = self.may_be_queued;
             let wait = self.begin_try(&mut tries, until);
-            let engine = &self.waiters.engine;
-            let outcome = match engine.store(&self.decision, deadline).await {
+            let outcome = match self.ask(deadline).await {
                 Ok(outcome) => outcome,
-                Err(error) => match tries.failed(error, wait, deadline, engine) {
+                // Certainly not executed: it left nothing in the queue.
+                Err(error) if !error.is_unsure() && tries.refusal.is_none() => {
+                    self.may_be_queued = was_queued;
+                    return Err(error);
+                }
+                Err(error) => match tries.failed(error, wait, deadline, &self.waiters.engine) {
                     Some(ended) => return ended,
                     None => {
                         sleep(CROWDED).await;
@@ -261,6 +276,24 @@ where
         }
     }
 
+    /// Executes the decision. If the call ends before the answer, a grant is taken back.
+    async fn ask(&mut self, deadline: Instant) -> Result<D::Outcome, Error> {
+        let (engine, decision) = (self.waiters.engine.clone(), self.decision.clone());
+        let asked = Box::pin(async move { engine.store(&decision, deadline).await });
+        let answer = self.in_flight.insert(asked).as_mut().await;
+        self.in_flight = None;
+        answer
+    }
+
+    /// Waits for a try whose call has ended, and takes its grant back.
+    async fn abandon(engine: Arc<Engine>, decision: D, in_flight: Try<D::Outcome>) {
+        if let Ok(outcome) = in_flight.await
+            && let Some(take_back) = decision.take_back(&outcome)
+        {
+            engine.take_back(take_back).await;
+        }
+    }
+
     /// Prepares the decision for the next try. Returns how long the call still waits; 0 for its last
     /// try.
     fn begin_try(&mut self, tries: &mut Tries<D::Outcome>, until: Instant) -> Millis {
@@ -289,7 +322,7 @@ where
     }
 
     /// Sleeps until a wake-up, at most until `until` or until the call asks again without one.
-    async fn sleep(&self, until: Instant) {
+    async fn sleep(&mut self, until: Instant) {
         // The spread keeps calls from asking together.
         let calls = self.waiters.engine.hub().calls().max(1) as u64;
         let spread = self.registration.number() % calls;
@@ -300,67 +333,18 @@ where
     }
 }
 
-/// The results of a call's earlier tries.
-struct Tries<O> {
-    /// The last refusal.
-    refusal: Option<O>,
-    /// Whether an earlier try may have been granted: its reply was lost.
-    is_unsure: bool,
-    /// At shutdown: the end of the tries to leave the queue.
-    leaves_by: Option<Instant>,
-}
-
-impl<O> Default for Tries<O> {
-    fn default() -> Tries<O> {
-        Tries { refusal: None, is_unsure: false, leaves_by: None }
-    }
-}
-
-impl<O> Tries<O> {
-    /// Returns the result of the call after a failed try. `None` if it tries again.
-    fn failed(
-        &mut self,
-        error: Error,
-        wait: Millis,
-        deadline: Instant,
-        engine: &Engine,
-    ) -> Option<Result<O, Error>> {
-        let Some(refusal) = self.refusal.take() else { return Some(Err(error)) };
-        let has_time = |by: Instant| monotonic() < by.min(deadline);
-        let keeps_leaving = error == Error::Overloaded && self.leaves_by.is_some_and(has_time);
-        // Whether none of the tries was granted.
-        let is_certain = !self.is_unsure
-            && matches!(error, Error::Overloaded | Error::Unavailable(_) | Error::Refused(_));
-        let ended = match error {
-            // At shutdown: tries to have its ticket kept, until `LEAVE_MAX` is over.
-            _ if keeps_leaving => None,
-            // Its ticket may be lost.
-            _ if is_certain && self.leaves_by.is_some() => Some(Err(Error::Ending)),
-            // The last try was certainly not executed: the refusal before it is the answer.
-            _ if is_certain && wait.0 == 0 && engine.check().is_ok() => return Some(Ok(refusal)),
-            Error::Corrupt(_) => Some(Err(error)),
-            // The store still answers: the call keeps waiting.
-            _ if wait.0 > 0 && engine.check().is_ok() => {
-                self.is_unsure |= error.is_unsure();
-                None
-            }
-            // An earlier try may have been granted, so no refusal is safe.
-            _ if self.is_unsure => Some(Err(Error::DeadlineExceeded)),
-            _ => Some(Err(error)),
-        };
-        if ended.is_none() {
-            self.refusal = Some(refusal);
-        }
-        ended
-    }
-}
-
 impl<D> Drop for WaiterCall<D>
 where
     D: Waits<State: Sharded, Heartbeat: Decision<State: Sharded>>,
 {
     fn drop(&mut self) {
         let number = self.registration.number();
+        if let Some(in_flight) = self.in_flight.take()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let engine = self.waiters.engine.clone();
+            runtime.spawn(Self::abandon(engine, self.decision.clone(), in_flight));
+        }
         if self.ticket > 0 {
             self.waiters.register.exit(self.decision.partition(), number);
         }
@@ -370,3 +354,6 @@ where
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,6 +20,9 @@ const TICK_PER_QUEUE: Duration = Duration::from_micros(100);
 /// The shortest time between two heartbeats of a queue. Slots that become free within it are handed
 /// on together.
 const REST: Duration = Duration::from_millis(5);
+/// The most calls that left their queue and are not reported to the store yet. The queue drops the
+/// tickets of further ones when it is their turn.
+pub(super) const LEFT_MAX: usize = 10_000;
 /// A heartbeat is valid for this number of intervals.
 const KEEP_TICKS: u32 = 5;
 
@@ -37,11 +40,16 @@ struct WaiterQueues<D> {
     by_partition: HashMap<Arc<[u8]>, WaiterQueue<D>>,
     /// The queues by the time of their next heartbeat.
     schedule: BTreeSet<(Instant, Arc<[u8]>)>,
-    /// Calls that left their queue, not reported to the store yet.
-    left: VecDeque<Due<D>>,
+    /// Calls that left their queue, not reported to the store yet: one for each waiter.
+    left: HashMap<Waiter, Due<D>>,
+    /// Their waiters, in order.
+    leaving: VecDeque<Waiter>,
     /// Whether a heartbeat task runs.
     has_heartbeats: bool,
 }
+
+/// The partition of a queue, and a waiter in it.
+type Waiter = (Arc<[u8]>, Box<[u8]>);
 
 /// The waiting calls of this server in one queue.
 #[derive(Debug)]
@@ -69,8 +77,13 @@ pub(super) struct Due<D> {
 
 impl<D> Default for Register<D> {
     fn default() -> Register<D> {
-        let (by_partition, schedule, left) = (HashMap::new(), BTreeSet::new(), VecDeque::new());
-        let queues = WaiterQueues { by_partition, schedule, left, has_heartbeats: false };
+        let queues = WaiterQueues {
+            by_partition: HashMap::new(),
+            schedule: BTreeSet::new(),
+            left: HashMap::new(),
+            leaving: VecDeque::new(),
+            has_heartbeats: false,
+        };
         Register { queues: Mutex::new(queues), changed: Notify::new() }
     }
 }
@@ -105,13 +118,26 @@ impl<D: Waits> Register<D> {
         }
     }
 
-    /// Schedules a heartbeat that removes a call's ticket. Returns whether the caller must start
-    /// the heartbeat task.
+    /// Schedules a heartbeat that removes a call's ticket. All calls of a waiter share one ticket, so
+    /// the last one counts. Returns whether the caller must start the heartbeat task.
     pub(super) fn leave(&self, asked: D, waiter: Box<[u8]>, number: u64) -> bool {
+        let key: Waiter = (asked.partition().into(), waiter.clone());
         let mut queues = self.lock();
-        queues.left.push_back(Due { asked, gone: Some((waiter, number)) });
+        let is_full = queues.left.len() >= LEFT_MAX;
+        if let Some(due) = queues.left.get_mut(&key) {
+            due.gone = Some((waiter, number));
+        } else if !is_full {
+            queues.left.insert(key.clone(), Due { asked, gone: Some((waiter, number)) });
+            queues.leaving.push_back(key);
+        }
         self.changed.notify_one();
         !std::mem::replace(&mut queues.has_heartbeats, true)
+    }
+
+    /// The number of calls that left, and are not reported yet.
+    #[cfg(test)]
+    pub(super) fn left(&self) -> usize {
+        self.lock().left.len()
     }
 
     /// The numbers of the calls that wait in a queue.
@@ -187,8 +213,9 @@ impl<D: Waits> WaiterQueues<D> {
     /// Takes the heartbeats whose time has come, at most `limit`.
     fn due(&mut self, limit: usize) -> Vec<Due<D>> {
         // Leaves take half of a batch at most, so that renewals are not delayed.
-        let left = self.left.len().min(limit / 2);
-        let mut due: Vec<Due<D>> = self.left.drain(..left).collect();
+        let left = self.leaving.len().min(limit / 2);
+        let leaving = self.leaving.drain(..left);
+        let mut due: Vec<Due<D>> = leaving.filter_map(|waiter| self.left.remove(&waiter)).collect();
         let now = monotonic();
         while due.len() < limit {
             let Some((at, partition)) = self.schedule.first().cloned() else { break };

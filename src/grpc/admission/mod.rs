@@ -19,7 +19,7 @@ use refusals::Refusals;
 
 use super::{
     deadline, events,
-    fast_path::fast_path,
+    fast_path::{fast_path, granting},
     page_token,
     pb::{
         self,
@@ -130,7 +130,8 @@ impl AdmissionService for AdmissionHandlers {
         let submit = Submit { wait, deadline: asked.or_default(wait) };
         let answered = self.engine.submit(&decision, submit).await?;
         self.note_admission(&decision, &answered);
-        Ok(Response::new(convert::admission(decision, &answered)))
+        let grant = if wait.0 > 0 { self.engine.unreceived(&decision, &answered) } else { None };
+        Ok(granting(convert::admission(decision, &answered), grant))
     }
 
     async fn complete_task(

@@ -1,17 +1,13 @@
 //! Counts, per pool, the AdmitTask calls that this server answered FULL.
 
-use std::{
-    collections::HashMap,
-    mem,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, mem};
 
 use ahash::RandomState;
 
-use crate::decision::names::Name;
+use crate::decision::{metrics::ByThread, names::Name};
 
-/// Number of pools per generation. There are two generations, so at most twice as many pools are
-/// counted.
+/// Number of pools per generation. A thread has two generations, so it counts at most twice as many
+/// pools.
 const GENERATION: usize = 5_000;
 
 /// The FULL answers of one pool.
@@ -24,9 +20,9 @@ pub(super) struct Refused {
 }
 
 /// The counts of the pools that were refused most recently. Pools beyond the bound lose their
-/// count.
+/// count. Each thread counts for itself: a storm of refusals on all threads waits for no lock.
 #[derive(Debug, Default)]
-pub(super) struct Refusals(Mutex<FullCounts>);
+pub(super) struct Refusals(ByThread<FullCounts>);
 
 /// When `young` is full it becomes `old`, and the previous `old` is dropped.
 #[derive(Debug, Default)]
@@ -38,18 +34,18 @@ struct FullCounts {
 impl Refusals {
     /// Counts one FULL answer.
     pub(super) fn add(&self, pool: &Name, is_cached: bool) {
-        self.lock().add(pool.as_bytes(), is_cached);
+        self.0.own().add(pool.as_bytes(), is_cached);
     }
 
     /// Returns the counts of a pool; zero if the pool is not counted.
     pub(super) fn of(&self, pool: &Name) -> Refused {
-        let counts = self.lock();
-        let count = counts.young.get(pool.as_bytes()).or(counts.old.get(pool.as_bytes()));
-        count.copied().unwrap_or_default()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, FullCounts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut sum = Refused::default();
+        self.0.each(|counts| {
+            let count = counts.young.get(pool.as_bytes()).or(counts.old.get(pool.as_bytes()));
+            let Refused { all, cached } = count.copied().unwrap_or_default();
+            sum = Refused { all: sum.all + all, cached: sum.cached + cached };
+        });
+        sum
     }
 }
 
@@ -80,6 +76,18 @@ impl Refused {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn j24_refusals_on_all_threads_are_counted_exactly() {
+        let refusals = Refusals::default();
+        let pool = Name::parse("pool".into()).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..20 {
+                scope.spawn(|| (0..1000).for_each(|number| refusals.add(&pool, number % 4 == 0)));
+            }
+        });
+        assert_eq!(refusals.of(&pool), Refused { all: 20_000, cached: 5_000 });
+    }
 
     #[test]
     fn pools_that_go_on_refusing_keep_their_count() {

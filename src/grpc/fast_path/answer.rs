@@ -25,9 +25,12 @@ use super::{
     PREFIX,
     unfinished::Refusal,
 };
-use crate::decision::{
-    budget::{self, ReachedLimit},
-    metrics::CountedCall,
+use crate::{
+    decision::{
+        budget::{self, ReachedLimit},
+        metrics::CountedCall,
+    },
+    engine::Unreceived,
 };
 
 pub(super) const STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -77,7 +80,9 @@ struct Counted {
     holding: Arc<ConnectionBudget>,
     /// The permit of a listing, until its answer is sent.
     _listing: Option<Permits>,
-    /// Completes when the last large part is sent.
+    /// The grant of a call that has waited, until its message is sent.
+    grant: Option<Unreceived>,
+    /// Completes when the last large part, or the message with the grant, is sent.
     sending: Option<oneshot::Receiver<()>>,
     /// The call, until its status is known.
     call: Option<CountedCall>,
@@ -126,11 +131,15 @@ fn ok() -> Frame<Bytes> {
 
 impl AnswerBody {
     /// Creates a body with a framed message and the status OK.
-    pub(super) fn message(message: Vec<u8>, holding: Arc<ConnectionBudget>) -> AnswerBody {
-        if message.len() < LARGE {
+    pub(super) fn message(
+        message: Vec<u8>,
+        holding: Arc<ConnectionBudget>,
+        grant: Option<Unreceived>,
+    ) -> AnswerBody {
+        if message.len() < LARGE && grant.is_none() {
             return AnswerBody(Rest::Message(message));
         }
-        AnswerBody::counted(NextPart::Message(message.into()), holding, None)
+        AnswerBody::counted(NextPart::Message(message.into()), holding, None, grant)
     }
 
     /// Creates a body with a text for a client that does not speak gRPC.
@@ -145,8 +154,9 @@ impl AnswerBody {
         holding: Arc<ConnectionBudget>,
         listing: Option<Permits>,
         refusal: Option<Refusal>,
+        grant: Option<Unreceived>,
     ) -> AnswerBody {
-        AnswerBody::counted(NextPart::Tonic(body, refusal), holding, listing)
+        AnswerBody::counted(NextPart::Tonic(body, refusal), holding, listing, grant)
     }
 
     /// Counts the end of a call when its status is handed on.
@@ -177,10 +187,17 @@ impl AnswerBody {
         source: NextPart,
         holding: Arc<ConnectionBudget>,
         listing: Option<Permits>,
+        grant: Option<Unreceived>,
     ) -> AnswerBody {
-        let counted =
-            Counted { source, holding, _listing: listing, sending: None, call: None, span: None };
-        AnswerBody(Rest::Counted(Box::new(counted)))
+        AnswerBody(Rest::Counted(Box::new(Counted {
+            source,
+            holding,
+            _listing: listing,
+            grant,
+            sending: None,
+            call: None,
+            span: None,
+        })))
     }
 }
 
@@ -198,17 +215,19 @@ impl Counted {
     /// Returns a part as a frame and accounts for it. A large part without space ends the answer
     /// with DEADLINE_EXCEEDED, because the call was executed.
     fn give(&mut self, data: Bytes) -> Frame<Bytes> {
-        if data.len() < LARGE {
+        let is_large = data.len() >= LARGE;
+        if !is_large && self.grant.is_none() {
             held::give();
             return Frame::data(data);
         }
-        let Some(hold) = self.holding.answer(data.len()) else {
+        let hold = if is_large { self.holding.answer(data.len()) } else { None };
+        if is_large && hold.is_none() {
             budget::note(ReachedLimit::AnswerBytes);
             self.source = NextPart::Done;
             let dropped = status::answer_dropped(data.len());
             self.end(dropped.code());
             return error(&dropped);
-        };
+        }
         held::give();
         let (sent, sending) = oneshot::channel();
         self.sending = Some(sending);
@@ -220,6 +239,9 @@ impl Counted {
             // The stream must stay open until then. Its task resets it after the answer timeout.
             let _ = ready!(Pin::new(sending).poll(cx));
             self.sending = None;
+            if let Some(grant) = self.grant.take() {
+                grant.receive();
+            }
         }
         if let NextPart::Tonic(body, refusal) = &mut self.source {
             let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) else {
@@ -261,10 +283,10 @@ impl Counted {
     }
 }
 
-/// A large part of an answer. Its bytes count until it is sent or its stream is reset.
+/// A large part of an answer, or a message with a grant. The bytes of a large part count until it is sent or its stream is reset.
 struct UnsentPart {
     data: Bytes,
-    _hold: Permits,
+    _hold: Option<Permits>,
     /// Dropped with the data, which completes `sending`.
     _sent: oneshot::Sender<()>,
 }

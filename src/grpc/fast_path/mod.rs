@@ -47,7 +47,7 @@ use crate::{
         error::Error,
         metrics::CountedCall,
     },
-    engine::Engine,
+    engine::{Engine, Unreceived},
 };
 pub use answer::AnswerBody;
 pub(super) use answer::framed;
@@ -171,6 +171,15 @@ pub(super) fn handling<T: FastPath>(method: &'static str) -> Handling {
     let is_fast = IS_ON && T::METHODS.contains(&method);
     let is_freeing = load::is_freeing(method);
     Handling { method: if is_fast { method } else { "" }, is_freeing }
+}
+
+/// The response of a call that may have waited, with its grant until the response is written.
+pub(super) fn granting<T>(message: T, grant: Option<Unreceived>) -> tonic::Response<T> {
+    let mut response = tonic::Response::new(message);
+    if let Some(grant) = grant {
+        response.extensions_mut().insert(grant);
+    }
+    response
 }
 
 /// The future response of a call.
@@ -348,11 +357,12 @@ fn answered(
     answer: Result<tonic::Response<Vec<u8>>, Status>,
     holding: Arc<ConnectionBudget>,
 ) -> Response<AnswerBody> {
-    let (metadata, message, extensions) = match answer {
+    let (metadata, message, mut extensions) = match answer {
         Ok(answer) => answer.into_parts(),
         Err(status) => return status.into_http(),
     };
-    let mut response = Response::new(AnswerBody::message(message, holding));
+    let grant = extensions.remove();
+    let mut response = Response::new(AnswerBody::message(message, holding, grant));
     *response.headers_mut() = metadata.into_headers();
     *response.extensions_mut() = extensions;
     response.headers_mut().insert(CONTENT_TYPE, GRPC_CONTENT_TYPE);

@@ -24,14 +24,17 @@ const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 /// is the error that ends the request of a stream early.
 pub(in super::super) fn retyped(
     path: &Uri,
-    answer: Response<tonic::body::Body>,
+    mut answer: Response<tonic::body::Body>,
     holding: Arc<ConnectionBudget>,
     listing: Option<Permits>,
     refusal: Option<Refusal>,
 ) -> Response<AnswerBody> {
     match replacement(path, answer.headers()) {
         Some(status) => status.into_http(),
-        None => answer.map(|body| AnswerBody::other(body, holding, listing, refusal)),
+        None => {
+            let grant = answer.extensions_mut().remove();
+            answer.map(|body| AnswerBody::other(body, holding, listing, refusal, grant))
+        }
     }
 }
 

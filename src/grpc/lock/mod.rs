@@ -9,7 +9,7 @@ use tonic::{Request, Response, Status, codec::CompressionEncoding};
 
 use super::{
     deadline,
-    fast_path::fast_path,
+    fast_path::{fast_path, granting},
     name_listing, page_token,
     pb::{
         self,
@@ -64,8 +64,10 @@ impl LockService for LockHandlers {
         let (asked, scope, request) = deadline::asked(request);
         let (decision, wait) = parse::acquire_lock(request, scope)?;
         let submit = Submit { wait, deadline: asked.or_default(wait) };
-        let acquisition = self.engine.submit(&decision, submit).await?.outcome;
-        Ok(Response::new(convert::acquisition(&decision.name, &decision.owner, acquisition)))
+        let answered = self.engine.submit(&decision, submit).await?;
+        let grant = if wait.0 > 0 { self.engine.unreceived(&decision, &answered) } else { None };
+        let acquisition = convert::acquisition(&decision.name, &decision.owner, answered.outcome);
+        Ok(granting(acquisition, grant))
     }
 
     async fn renew_lock(

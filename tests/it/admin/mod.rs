@@ -3,6 +3,7 @@
 mod counts;
 mod listener;
 mod pools;
+mod refusing;
 mod table;
 
 use std::{collections::BTreeMap, time::Duration};

@@ -10,7 +10,7 @@ use tollgate::{
     decision::{Decision, export::Source, names::Name, time::Millis, waiters::Proceed},
     lock::{
         AcquireLock, Acquisition, GetLock, HeartbeatLock, Lock, Release, ReleaseLock, RenewLock,
-        Renewal,
+        Renewal, RevokeLock,
     },
 };
 
@@ -71,6 +71,8 @@ async fn history(seed: u64) {
         ("turn", 100),
         ("again", 50),
         ("told", 300),
+        ("revoked", 50),
+        ("stays", 1),
         ("copied", 15),
     ] {
         let met = history.met.get(what).copied().unwrap_or_default();
@@ -126,7 +128,14 @@ impl History {
                 Release::Released => self.note("released"),
                 Release::NotHeld => self.note("not held"),
             },
-            85..90 => {
+            85..89 => {
+                let token = token.unwrap_or(0);
+                match self.agree(&RevokeLock { name, owner, token }, context).await {
+                    true => self.note("revoked"),
+                    false => self.note("stays"),
+                }
+            }
+            89..92 => {
                 self.agree(&GetLock { name }, context).await;
             }
             _ => {

@@ -26,6 +26,7 @@ mod slow;
 mod store;
 mod sweep;
 mod unfinished;
+mod unreceived;
 mod untaken;
 mod waiters;
 pub mod wire;

@@ -28,6 +28,41 @@ fn each_namespace_has_its_own_counts_and_others_have_none() {
 }
 
 #[test]
+fn j24_a_flood_of_names_keeps_the_counts_in_use_and_forgets_the_rest() {
+    let limits = NamespaceLimits { waiting_max: Some(2), ..NamespaceLimits::default() };
+    let budget = budget(limits, 1);
+    let held: Vec<_> = (0..100)
+        .map(|number| {
+            let used = budget.of(format!("acme-{number}\x1e").as_bytes()).unwrap();
+            used.waiting().unwrap()
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let budget = &budget;
+            scope.spawn(move || {
+                for number in 0..10_000 {
+                    budget.of(format!("fresh-{thread}-{number}\x1e").as_bytes());
+                    budget.of(format!("acme-{thread}-{number}\x1e").as_bytes());
+                }
+            });
+        }
+    });
+    let sizes = budget.shards.iter().map(|shard| {
+        let known = shard.read();
+        assert_eq!(known.used.len(), known.order.len());
+        known.used.len()
+    });
+    assert!(sizes.sum::<usize>() <= SHARDS * KNOWN_MAX + held.len());
+    for number in 0..100 {
+        let used = budget.of(format!("acme-{number}\x1e").as_bytes()).unwrap();
+        let also = used.waiting().unwrap();
+        assert!(used.waiting().is_err(), "its count was forgotten");
+        drop(also);
+    }
+}
+
+#[test]
 fn a_second_has_its_calls_and_exempt_ones_pass() {
     let limits = NamespaceLimits {
         calls_per_second: Some(100),

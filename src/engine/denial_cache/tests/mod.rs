@@ -54,20 +54,28 @@ fn it_is_remembered_for_the_shorter_of_the_two_times() {
 }
 
 #[test]
-fn waits_are_told_less_the_time_that_passed_and_spread() {
+fn j3_callers_of_a_large_pool_are_told_to_ask_again_within_a_second_and_spread() {
     let world = World::new();
-    let lease = Some(Millis(10_000));
-    world.asked(&AdmitTask { lease_duration: lease, ..admit("p", "holder") });
-    world.asked(&admit("p", "a"));
+    // A refusal does not list so many holders.
+    let of_many = |device: &str| {
+        let mut asked = admit("p", device);
+        asked.settings.capacity = 200;
+        asked
+    };
+    for holder in 0..200 {
+        let lease_duration = Some(Millis(10_000));
+        world.asked(&AdmitTask { lease_duration, ..of_many(&format!("h{holder}")) });
+    }
+    world.asked(&of_many("a"));
     world.step(40_000);
     let mut waits = Vec::new();
     for device in 0..100 {
-        let (full, cached) = world.asked(&admit("p", &format!("d{device}")));
+        let (full, cached) = world.asked(&of_many(&format!("d{device}")));
         let AdmitDecision::Full { retry_after, room_in, .. } = full.decision else {
             panic!("{full:?}");
         };
         assert!(cached && room_in == 9_960_000);
-        assert!((9960..9960 + 1300).contains(&retry_after.0), "{retry_after:?}");
+        assert!((500..1000).contains(&retry_after.0), "{retry_after:?}");
         waits.push(retry_after);
     }
     waits.sort();
@@ -130,9 +138,28 @@ fn another_epoch_and_other_settings_know_nothing_of_it() {
 }
 
 #[test]
-fn what_another_server_granted_is_asked_for_after_a_while() {
+fn j3_what_another_server_has_granted_before_the_refusal_is_asked_for() {
     let world = World::new();
     // By a server that this one knows nothing of.
+    world.store.run(&admit("p", "holder")).unwrap();
+    assert!(!world.asked(&admit("p", "storm")).1 && world.asked(&admit("p", "storm 2")).1);
+    let (answer, from_memory) = world.asked(&admit("p", "holder"));
+    assert!(answer.is_granted() && !from_memory, "{answer:?}");
+}
+
+#[test]
+fn what_another_server_granted_is_asked_for_after_a_while() {
+    let world = World::new();
+    // A pool with more leases than a refusal lists, granted by a server that this one knows
+    // nothing of.
+    let of_many = |mut asked: AdmitTask| {
+        asked.settings.capacity = 200;
+        asked
+    };
+    (0..199).for_each(|device| {
+        world.store.run(&of_many(admit("p", &format!("d{device}")))).unwrap();
+    });
+    let admit = |pool: &str, device: &str| of_many(admit(pool, device));
     world.store.run(&admit("p", "holder")).unwrap();
     let mut asked = 0;
     for _ in 0..100 {

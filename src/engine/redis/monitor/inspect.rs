@@ -16,8 +16,9 @@ use super::{
 };
 use crate::decision::{error::Error, time::monotonic};
 
-/// A write is tried with every fourth probe: once a second.
-const WRITE_EVERY: u32 = 4;
+/// A write is tried with every third probe, so that a refusal is noticed within a second. While Redis
+/// refuses writes, it is tried with each probe.
+const WRITE_EVERY: u32 = 3;
 /// The eviction policy is read with every twentieth probe: every 5 seconds.
 const POLICY_EVERY: u32 = 20;
 /// Servers are counted with the fourth of these twenty probes. One second after a connect all servers

@@ -14,6 +14,7 @@
 //!   decision uses it.
 
 mod inspect;
+mod refusing;
 
 use std::{
     sync::{
@@ -71,6 +72,8 @@ pub(super) struct Monitor {
     answered: AtomicBool,
     /// While down: whether the node answered, and refused all calls.
     has_answered: AtomicBool,
+    /// The time of the last refused write, and the epoch of its connection.
+    refused: Mutex<Option<(Instant, u64)>>,
     /// The reason why calls fail while the node is unusable.
     reason: Mutex<String>,
     /// The time of the last warning about eviction.
@@ -104,6 +107,7 @@ impl Monitor {
             epoch: AtomicU64::new(0),
             answered: AtomicBool::new(false),
             has_answered: AtomicBool::new(false),
+            refused: Mutex::default(),
             warned: Mutex::default(),
             probe_key: Mutex::default(),
             ahead: AtomicU64::new(0),
@@ -207,22 +211,6 @@ impl Monitor {
         why.clone_into(&mut reason);
         self.note_loss(self.epoch());
         self.state.send_replace(StoreState::Down)
-    }
-
-    fn set_up(&self) {
-        if self.state.send_replace(StoreState::Up) != StoreState::Up {
-            tracing::info!("Redis is usable");
-        }
-    }
-
-    fn set_refusing(&self, why: &str) {
-        if self.state.send_replace(StoreState::Refusing) != StoreState::Refusing {
-            tracing::warn!(
-                why,
-                "Redis refuses writes; calls that write fail with UNAVAILABLE until it accepts \
-                 them"
-            );
-        }
     }
 
     /// Probes for ever, also while calls are answered: they may use connections that are younger

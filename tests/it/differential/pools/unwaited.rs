@@ -1,8 +1,9 @@
 //! AdmitTask in a pool with replica acknowledgement, without the wait for replicas. The rule is the
 //! same, and a lease that was not acknowledged can be revoked.
 
+use rand::Rng;
 use tollgate::{
-    admission::{Admission, AdmitTask, GetPool, Pool, RevokeTask},
+    admission::{Admission, AdmitTask, GetPool, Pool, RevokeReason, RevokeTask},
     decision::{
         Call, Decision, Delivery, Reply, acknowledgement::Acknowledgement, error::Error,
         names::Name, script::Script, stages, time::Timestamp,
@@ -62,8 +63,12 @@ impl History {
         let held = tasks.into_iter().flatten().find(|(task, _)| *task == &member[..]);
         let token = held.map(|(_, task)| task.lease.token).filter(|token| *token > 0);
         if let Some(token) = token.or_else(|| self.tokens.last().copied()) {
+            let reason = match self.random.random_bool(0.5) {
+                true => RevokeReason::Unacknowledged,
+                false => RevokeReason::Unreceived,
+            };
             let before = self.agree(&GetPool { pool: pool.clone(), settings }, context).await;
-            let revoked = self.agree(&RevokeTask { name, token, settings }, context).await;
+            let revoked = self.agree(&RevokeTask { name, token, reason, settings }, context).await;
             let after = self.agree(&GetPool { pool: pool.clone(), settings }, context).await;
             let is_fewer = after.usage.in_use < before.usage.in_use;
             self.revoked[0] += usize::from(!revoked);

@@ -1,0 +1,24 @@
+-- The answer of AdmitTask for a full pool. It lists the holders of a small pool, so that a server
+-- does not refuse one of them from its denial cache.
+--
+-- @include admit
+local FULL_HOLDERS_MAX = 128
+
+-- Returns the leases that hold a slot, one after the other; nil if there are more than
+-- FULL_HOLDERS_MAX. The items of a run share them.
+local function full_holders(pool, now)
+  if not pool.holders and pool.in_use <= FULL_HOLDERS_MAX then
+    pool.holders = table.concat(call('ZRANGEBYSCORE', pool.leases, format('(%.0f', now), '+inf'))
+  end
+  return pool.holders
+end
+
+-- Returns the reply, with the holders if `lists` is '1'. `wait` is the time until the end of a lease
+-- frees a slot, false for none.
+local function full_reply(pool, retry, ticket, wait, lists, now)
+  local holders = wait and lists == '1' and full_holders(pool, now)
+  if not holders then
+    return pack(ADMIT_NUMBERS6, ADMIT_FULL, pool.capacity, pool.in_use, retry, ticket, wait or 0)
+  end
+  return { ADMIT_FULL, pool.capacity, pool.in_use, retry, ticket, wait, holders }
+end
