@@ -9,6 +9,8 @@ mod circles;
 mod fragments;
 #[path = "tidy/handlers.rs"]
 mod handlers;
+#[path = "tidy/logs.rs"]
+mod logs;
 #[path = "tidy/pages.rs"]
 mod pages;
 #[path = "tidy/scripts.rs"]

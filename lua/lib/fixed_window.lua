@@ -1,14 +1,15 @@
--- Fixed and calendar windows. Usage: start u64, count u32. `extra` of a calendar window is added
--- to the time before it is divided into windows, µs.
+-- Fixed and calendar windows. Usage: start u64, count u32, or u64 if it has more bits. `extra` of a
+-- calendar window is added to the time before it is divided into windows, µs.
 --
 -- @include usage
 local FIXED_WINDOW_CALENDAR = 2 -- kind of limits (lib/limits.lua)
-local fixed_window = { least = 12, each = 65536 }
+local FIXED_WINDOW_COUNT_MAX = 9007199254740991 -- numbers are exact up to it
+local fixed_window = { least = 12, each = 4 }
 
-function fixed_window.load(limit, text, at, _, now)
+function fixed_window.load(limit, text, at, size, now)
   local start, count
   if at then
-    start, count = scan('<I8I4', text, at)
+    start, count = scan(size == 12 and '<I8I4' or '<I8I8', text, at)
     limit.moved = start > now
   end
   if limit.kind == FIXED_WINDOW_CALENDAR then
@@ -30,7 +31,7 @@ function fixed_window.wait(limit, cost, now)
 end
 
 function fixed_window.spend(limit, cost)
-  limit.used = min(limit.used + cost, USAGE_COUNT_MAX)
+  limit.used = min(limit.used + cost, FIXED_WINDOW_COUNT_MAX)
 end
 
 function fixed_window.count(limit)
@@ -42,7 +43,7 @@ function fixed_window.reset(limit, now)
 end
 
 function fixed_window.dump(limit)
-  return pack('<I8I4', limit.start, limit.used)
+  return pack(limit.used > USAGE_COUNT_MAX and '<I8I8' or '<I8I4', limit.start, limit.used)
 end
 
 function fixed_window.since(limit)

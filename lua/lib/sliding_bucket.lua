@@ -12,12 +12,29 @@ local function sliding_bucket_end(limit, number)
   return (number + 1) * limit.extra + limit.window
 end
 
+-- Adds to the newest bucket, or appends one. Hits beyond 32 bits go into a second entry of the bucket;
+-- with two full entries the count exceeds every limit, so more is not counted.
+local function sliding_bucket_add(limit, number, cost)
+  local body = limit.body
+  if body ~= '' and limit.last == number then
+    local count = scan('<I4', body, #body - 3)
+    local fits = min(cost, USAGE_COUNT_MAX - count)
+    body = sub(body, 1, -5) .. pack('<I4', count + fits)
+    limit.body, limit.total, cost = body, limit.total + fits, cost - fits
+    if cost == 0 or #body > 5 and string.byte(body, -10) == number % 256 then
+      return
+    end
+  end
+  limit.body = body .. pack('<BI4', number % 256, cost)
+  limit.last, limit.total = number, limit.total + cost
+end
+
 -- Converts the buckets to the limit's width, and counts each hit as late as it can have come.
 -- After the clock was set back, later buckets move to the current one: they block the key for
 -- at most one window.
 local function sliding_bucket_convert(limit, body, width, last, now)
-  local at, parts, before, counted, total = 1, {}, nil, 0, 0
-  local extra, latest, low, count = limit.extra, floor(now / limit.extra), nil, nil
+  local at, low, count = 1, nil, nil
+  local extra, latest = limit.extra, floor(now / limit.extra)
   while at <= #body do
     low, count, at = scan('<BI4', body, at)
     local number = last - (last - low) % 256
@@ -26,17 +43,7 @@ local function sliding_bucket_convert(limit, body, width, last, now)
     end
     number = number < latest and number or latest
     if (number + 1) * extra + limit.window > now then
-      if number == before then
-        count = min(counted + count, USAGE_COUNT_MAX) - counted
-      elseif before then
-        parts[#parts + 1] = pack('<BI4', before % 256, counted)
-        counted = 0
-      end
-      before, counted, total = number, counted + count, total + count
+      sliding_bucket_add(limit, number, count)
     end
-  end
-  if before then
-    parts[#parts + 1] = pack('<BI4', before % 256, counted)
-    limit.body, limit.last, limit.total = table.concat(parts), before, total
   end
 end

@@ -1,22 +1,10 @@
 -- Sliding windows. Usage: width u64, last u64, total u64, then the buckets, the oldest first:
--- number mod 256 u8, count u32. A bucket's number is its time divided by the width; `last` is
--- the number of the newest bucket. `extra` is the bucket width in µs, a power of two.
+-- number mod 256 u8, count u32; twice if its count has more bits. A bucket's number is its time
+-- divided by the width; `last` is the number of the newest bucket. `extra` is the bucket width in
+-- µs, a power of two.
 --
 -- @include sliding_bucket usage
 local sliding_window = { least = 24, each = 5 }
-
-local function sliding_window_add(limit, number, cost)
-  local body = limit.body
-  if body ~= '' and limit.last == number then
-    local count = scan('<I4', body, #body - 3)
-    cost = min(count + cost, USAGE_COUNT_MAX) - count
-    limit.body = sub(body, 1, -5) .. pack('<I4', count + cost)
-  else
-    limit.body = body .. pack('<BI4', number % 256, cost)
-    limit.last = number
-  end
-  limit.total = limit.total + cost
-end
 
 function sliding_window.load(limit, text, at, size, now)
   limit.body, limit.last, limit.total = '', 0, 0
@@ -45,7 +33,8 @@ function sliding_window.load(limit, text, at, size, now)
 end
 
 function sliding_window.wait(limit, cost, now)
-  local over, at = min(limit.total + cost, USAGE_COUNT_MAX) - limit.ceiling, 1
+  local ceiling = limit.ceiling
+  local over, at = ceiling == USAGE_COUNT_MAX and 0 or limit.total + cost - ceiling, 1
   while over > 0 do
     if at > #limit.body then
       error(USAGE_UNREADABLE, 0)
@@ -61,11 +50,11 @@ function sliding_window.wait(limit, cost, now)
 end
 
 function sliding_window.spend(limit, cost, now)
-  sliding_window_add(limit, floor(now / limit.extra), cost)
+  sliding_bucket_add(limit, floor(now / limit.extra), cost)
 end
 
 function sliding_window.count(limit)
-  return min(limit.total, USAGE_COUNT_MAX)
+  return limit.total
 end
 
 function sliding_window.reset(limit, now)

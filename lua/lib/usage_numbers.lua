@@ -4,6 +4,7 @@
 --
 -- @include sliding_bucket usage
 local USAGE_NUMBERS_FORMS = { '<I8I4', '<I8I4', nil, '<I8I4I4I8I8' }
+local USAGE_NUMBERS_WINDOW, USAGE_NUMBERS_LONG = 2, '<I8I8' -- the last kind of windows; long counts
 
 -- Appends the number of numbers, and the numbers.
 local function usage_numbers_push(reply, kind, text, at, size)
@@ -17,7 +18,8 @@ local function usage_numbers_push(reply, kind, text, at, size)
       from = next
     end
   else
-    numbers = { scan(USAGE_NUMBERS_FORMS[kind] or error(USAGE_UNREADABLE, 0), text, at) }
+    local form = USAGE_NUMBERS_FORMS[kind] or error(USAGE_UNREADABLE, 0)
+    numbers = { scan(kind <= USAGE_NUMBERS_WINDOW and size > 12 and USAGE_NUMBERS_LONG or form, text, at) }
     numbers[#numbers] = nil -- the position after them
   end
   reply[#reply + 1] = #numbers
@@ -28,7 +30,9 @@ end
 
 -- Encodes the usage of these numbers, from position `first` to `last`.
 local function usage_numbers_pack(kind, numbers, first, last)
-  if kind ~= 3 then
+  if kind <= USAGE_NUMBERS_WINDOW and numbers[last] > USAGE_COUNT_MAX then
+    return pack(USAGE_NUMBERS_LONG, numbers[first], numbers[last])
+  elseif kind ~= 3 then
     return pack(USAGE_NUMBERS_FORMS[kind], unpack(numbers, first, last))
   end
   local parts, total = {}, 0

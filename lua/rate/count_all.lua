@@ -6,7 +6,7 @@
 -- keys[2] ban_key string: the key's ban.
 -- argv[1] limits packed (lib/limits.lua), 1.
 -- argv[2] cost 0..4294967295; 0 evaluates a cost of 1 and writes nothing.
--- argv[3] most 0..4294967295: a larger count exceeds the limit.
+-- argv[3] over_from 0..4294967296: the smallest count that exceeds the limit.
 -- argv[4] enforcement 0 refuses nothing, 1 refuses the request if exceeded, 2 refuses it if all
 --         limits with 2 are exceeded.
 -- Repeated: an item has these keys and arguments for each counter, and is alone in its call. The
@@ -25,7 +25,7 @@ local ENFORCED, QUOTA = '1', '2'
 local function read(keys, argv, now)
   return {
     usage_key = keys[1], ban = ban_read(keys[2], now), limits = limits_read(argv[1]),
-    cost = tonumber(argv[2]), most = tonumber(argv[3]), enforcement = argv[4],
+    cost = tonumber(argv[2]), over_from = tonumber(argv[3]), enforcement = argv[4],
   }
 end
 
@@ -41,7 +41,7 @@ local function spend(count, now)
   end
   count.before = meter.text ~= '' and meter.text
   local verdict = evaluate(meter, METER_NONE, count.ban, 0, max(count.cost, 1), look, now)
-  count.exceeded = verdict > CHECK_WARN or limit.algorithm.count(limit) > count.most
+  count.exceeded = verdict > CHECK_WARN or limit.algorithm.count(limit) >= count.over_from
   count.changed = meter.changed and not look
   if count.changed then
     count.text, count.left = meter_text(meter, now)

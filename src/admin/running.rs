@@ -125,11 +125,7 @@ impl RunningServer {
             version: env!("CARGO_PKG_VERSION"),
             engine,
             topology,
-            store: match self.store_state() {
-                StoreState::Up => "up",
-                StoreState::Refusing => "refusing",
-                StoreState::Down => "down",
-            },
+            store: self.store_state().name(),
             readiness: self.readiness(),
             servers: self.engine.servers(),
             uptime_seconds: monotonic().saturating_duration_since(self.started).as_secs(),

@@ -1,13 +1,16 @@
 //! The steps of the last 15 minutes, and the calls of this server in them.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{array, collections::VecDeque, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use crate::{
     admin::metrics::ProcessTotals,
-    decision::time::{coarse, monotonic},
+    decision::{
+        metrics::CODES,
+        time::{coarse, monotonic},
+    },
 };
 
 /// The length of a step of a chart, seconds.
@@ -35,7 +38,10 @@ pub(super) struct CallHistory(Mutex<VecDeque<CallStep>>);
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct CallStep {
     pub(super) calls: f64,
+    /// Decisions that refused what the caller asked for. Their calls end with OK.
     pub(super) refusals: f64,
+    /// Ended calls, by status code.
+    pub(super) codes: [f64; CODES],
 }
 
 impl CallHistory {
@@ -50,6 +56,7 @@ impl CallHistory {
             let step = CallStep {
                 calls: a_second(totals.calls, last.calls),
                 refusals: a_second(totals.refusals, last.refusals),
+                codes: array::from_fn(|code| a_second(totals.codes[code], last.codes[code])),
             };
             let mut steps = self.0.lock();
             if steps.len() == STEPS {

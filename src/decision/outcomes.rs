@@ -23,6 +23,11 @@ impl<D: Decision> Outcomes<D> {
         assert!(labels.len() <= OUTCOMES_MAX, "too many outcomes");
         Outcomes { labels, index }
     }
+
+    /// The label of an outcome.
+    pub fn label(&self, outcome: &D::Outcome) -> &'static str {
+        self.labels.get((self.index)(outcome)).copied().unwrap_or_default()
+    }
 }
 
 impl<D: Decision> fmt::Debug for Outcomes<D> {

@@ -16,6 +16,7 @@ use std::{
 use super::{Answered, Engine, embedded::Sharded};
 use crate::decision::{
     IndexEntry, Indexing,
+    names::Namespace,
     time::{Timestamp, monotonic},
 };
 
@@ -95,7 +96,12 @@ impl Engine {
         for (entry, entered) in entries.iter().zip(entered.unwrap_or_default()) {
             match entered {
                 Ok(()) => self.recent().add(entry),
-                Err(error) => tracing::debug!(%error, ?entry, "cannot add an entry to its index"),
+                Err(error) => tracing::debug!(
+                    %error,
+                    namespace = Namespace::text_of(entry.partition()),
+                    entry = &*String::from_utf8_lossy(entry.name()),
+                    "cannot add an entry to its index"
+                ),
             }
         }
     }

@@ -83,6 +83,17 @@ pub enum StoreState {
     Down,
 }
 
+impl StoreState {
+    /// The name on the status page and in the log.
+    pub fn name(self) -> &'static str {
+        match self {
+            StoreState::Up => "up",
+            StoreState::Refusing => "refusing",
+            StoreState::Down => "down",
+        }
+    }
+}
+
 /// An executor of decisions. Each decision is one atomic step.
 #[derive(Debug)]
 pub enum Engine {

@@ -26,19 +26,21 @@ pub struct RuleCounters {
     shadow: AtomicU64,
 }
 
-/// The hits of a descriptor, and the counts before and after them.
+/// The hits of a descriptor, and the count before them.
 #[derive(Debug, Clone, Copy)]
 pub struct RuleHits {
     /// The hits.
     pub hits: u64,
-    /// The count after them.
-    pub after: u64,
+    /// The count before them.
+    pub before: u64,
     /// The limit.
     pub limit: u64,
     /// The count above which hits are near the limit.
     pub near: u64,
     /// Whether the limit is exceeded.
     pub is_over: bool,
+    /// Whether the hits were counted.
+    pub is_counted: bool,
     /// Whether the rule is in shadow mode.
     pub is_shadow: bool,
 }
@@ -90,13 +92,14 @@ impl RuleCounters {
     }
 
     /// Counts the hits of a descriptor, as envoyproxy/ratelimit divides them.
-    pub fn note(&self, RuleHits { hits, after, limit, near, is_over, is_shadow }: RuleHits) {
+    pub fn note(&self, rule_hits: RuleHits) {
+        let RuleHits { hits, before, limit, near, is_over, is_counted, is_shadow } = rule_hits;
         let add = |counter: &AtomicU64, hits: u64| {
             if hits > 0 {
                 counter.fetch_add(hits, Ordering::Relaxed);
             }
         };
-        let before = after.saturating_sub(hits);
+        let after = before.saturating_add(hits);
         add(&self.total, hits);
         if !is_over {
             add(&self.within, hits);
@@ -105,9 +108,8 @@ impl RuleCounters {
             }
             return;
         }
-        // Hits up to the limit were near it; only the others exceed it. A count up to the limit has
-        // none of the hits: all were refused.
-        let is_counted = after > limit;
+        // Hits up to the limit were near it; only the others exceed it. Of hits that were not counted
+        // all were refused.
         let over = if before >= limit || !is_counted { hits } else { after - limit };
         add(&self.over, over);
         if before < limit && is_counted {
@@ -125,12 +127,15 @@ mod tests {
 
     #[test]
     fn hits_are_divided_at_the_limit_and_near_it() {
-        let values = |hits, after, is_shadow| {
+        let noted = |hits, before, is_counted, is_shadow| {
             let counters = RuleCounters::default();
-            let is_over = after > 10 || hits == 7;
-            counters.note(RuleHits { hits, after, limit: 10, near: 8, is_over, is_shadow });
+            let is_over = before + hits > 10;
+            let (limit, near) = (10, 8);
+            let hits = RuleHits { hits, before, limit, near, is_over, is_counted, is_shadow };
+            counters.note(hits);
             counters.values().map(|(_, value)| value)
         };
+        let values = |hits: u64, after: u64, is_shadow| noted(hits, after - hits, true, is_shadow);
         assert_eq!(values(1, 5, false), [1, 0, 0, 1, 0]);
         assert_eq!(values(4, 10, false), [4, 0, 2, 4, 0]);
         assert_eq!(values(1, 10, false), [1, 0, 1, 1, 0]);
@@ -138,6 +143,7 @@ mod tests {
         assert_eq!(values(5, 20, true), [5, 5, 0, 0, 5]);
         assert_eq!(values(20, 20, true), [20, 10, 2, 0, 10]);
         // Refused without being counted.
-        assert_eq!(values(7, 9, false), [7, 7, 0, 0, 0]);
+        assert_eq!(noted(7, 9, false, false), [7, 7, 0, 0, 0]);
+        assert_eq!(noted(7, 12, false, true), [7, 7, 0, 0, 7]);
     }
 }

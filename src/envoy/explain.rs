@@ -27,6 +27,7 @@ fn steps(
     let counting = match found.counting {
         Counting::Each => "",
         Counting::AllOrNothing => ": counts all descriptors of a request or none",
+        Counting::Reports => ": counts every report; without hits, a reached limit refuses",
     };
     let _ = writeln!(text, "domain {domain}{counting}");
     let (mut node, mut joined) = (&found.root, Vec::new());

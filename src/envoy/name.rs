@@ -11,7 +11,7 @@ use crate::{
     rate::TOGETHER,
 };
 
-/// The start of the policy of a domain that counts each descriptor.
+/// The start of the policy of a domain that counts each descriptor on its own.
 const PREFIX: &str = "envoy/";
 /// The start of the key of a descriptor that is no name.
 const HASHED: &str = "sha256:";
@@ -20,7 +20,7 @@ const HASHED: &str = "sha256:";
 /// WatchRates take it. Fails if the domain is too long, or has control characters.
 pub fn policy_name(domain: &[u8], counting: Counting) -> Result<Name, &'static str> {
     let prefix = match counting {
-        Counting::Each => PREFIX,
+        Counting::Each | Counting::Reports => PREFIX,
         Counting::AllOrNothing => TOGETHER,
     };
     Name::parse([prefix.as_bytes(), domain].concat().into())

@@ -28,10 +28,12 @@ pub struct DescriptorLimit<'r> {
 pub struct DescriptorHits {
     /// The hits; 0 looks without counting.
     pub hits: u64,
-    /// The count after them.
-    pub count: u32,
+    /// The count after them, or without them if they were not counted.
+    pub count: u64,
     /// Whether the limit is exceeded.
     pub is_over: bool,
+    /// Whether they were counted.
+    pub is_counted: bool,
     /// The whole seconds until the window ends.
     pub left: u64,
 }
@@ -90,7 +92,8 @@ impl DescriptorLimit<'_> {
 
     /// The hits that are left.
     pub fn remaining(&self, hits: &DescriptorHits) -> u32 {
-        if hits.is_over { 0 } else { self.requests_per_unit.saturating_sub(hits.count) }
+        let left = u64::from(self.requests_per_unit).saturating_sub(hits.count);
+        if hits.is_over { 0 } else { u32::try_from(left).unwrap_or(u32::MAX) }
     }
 
     /// Whether the status of the descriptor is OVER_LIMIT: a rule in shadow mode passes.
@@ -104,10 +107,11 @@ impl DescriptorLimit<'_> {
         let near = (self.requests_per_unit as f32 * settings.near_limit_ratio).floor();
         counters.note(RuleHits {
             hits: hits.hits,
-            after: hits.count.into(),
+            before: hits.count.saturating_sub(if hits.is_counted { hits.hits } else { 0 }),
             limit: self.requests_per_unit.into(),
             near: near as u64,
             is_over: hits.is_over,
+            is_counted: hits.is_counted,
             is_shadow: self.is_shadow(),
         });
     }

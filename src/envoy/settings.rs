@@ -48,6 +48,8 @@ pub enum Counting {
     Each,
     /// All in one step, or none if the request is refused.
     AllOrNothing,
+    /// Each separately and always. A descriptor without hits is over the limit once it is reached.
+    Reports,
 }
 
 impl Default for EnvoySettings {

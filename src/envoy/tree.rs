@@ -88,7 +88,8 @@ impl EnvoyRules {
             self.domains.insert(key.into(), domain);
         }
         let Some(domain) = self.domains.get_mut(key) else { return Ok(()) };
-        let mut loader = RuleLoader { settings, domain: root.domain.len(), left };
+        let domain_bytes = root.domain.len();
+        let mut loader = RuleLoader { settings, counting, domain: domain_bytes, left };
         loader.load(&mut domain.root, &root.domain, root.descriptors)
     }
 
@@ -163,6 +164,7 @@ impl Domain {
 /// Builds the nodes of a domain.
 struct RuleLoader<'l> {
     settings: &'l EnvoySettings,
+    counting: Counting,
     /// The length of the domain's name.
     domain: usize,
     /// How many more rules fit.
@@ -234,6 +236,10 @@ impl RuleLoader<'_> {
         let algorithm = limit.algorithm.unwrap_or(Algorithm::CalendarWindow);
         if algorithm != Algorithm::CalendarWindow && unit.length() > LENGTH_MAX {
             return Err(format!("{path}: algorithm: a window of a year is a CALENDAR_WINDOW"));
+        }
+        if algorithm == Algorithm::TokenBucket && self.counting == Counting::Reports {
+            let why = "counts no hits beyond its limit, but reports always count: use a window";
+            return Err(format!("{path}: algorithm: TOKEN_BUCKET {why}"));
         }
         if algorithm == Algorithm::TokenBucket && limit.requests_per_unit > BUCKET_MAX {
             return Err(format!(

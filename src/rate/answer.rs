@@ -74,7 +74,7 @@ impl Verdict {
 #[serde(deny_unknown_fields)]
 pub struct LimitUse {
     /// The count, with this call if it passed.
-    pub count: u32,
+    pub count: u64,
     /// When the count is 0 again.
     #[serde(rename = "reset_after_ms")]
     pub reset_after: Millis,
@@ -94,7 +94,7 @@ impl LimitUse {
     pub(super) fn parse_all(reply: &mut Reply) -> Result<Vec<LimitUse>, Error> {
         let mut limits = Vec::with_capacity(2);
         while reply.has_more() {
-            let count = u32::try_from(reply.number()?).unwrap_or(u32::MAX);
+            let count = reply.number()?;
             limits.push(LimitUse { count, reset_after: Millis(reply.number()?) });
         }
         Ok(limits)

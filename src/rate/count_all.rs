@@ -98,14 +98,15 @@ impl CountAll {
     pub fn read(&self, outcome: &AsOf<CountAllOutcome>) -> Option<Vec<Hits>> {
         match &outcome.value {
             CountAllOutcome::TooManyNames => None,
-            CountAllOutcome::Refused => {
-                let refused = Hits { count: None, is_over: true, left: RETRY };
-                Some(vec![refused; self.counts.len()])
-            }
+            CountAllOutcome::Refused => Some(vec![Hits::unknown(RETRY); self.counts.len()]),
             CountAllOutcome::Decided(counted) => {
+                let is_counted = !self.refuses(counted);
                 let hits = self.counts.iter().zip(counted).filter_map(|(it, counted)| {
                     let CountedHits { is_over, used } = *counted;
-                    Some(Hits::of(it.count.check.rule.limits.first()?, used, is_over, outcome.now))
+                    let limit = it.count.check.rule.limits.first()?;
+                    // A full token bucket in shadow mode counts nothing.
+                    let is_counted = is_counted && (!is_over || used.count >= it.count.over_from());
+                    Some(Hits::of(limit, used, (is_over, is_counted), outcome.now))
                 });
                 Some(hits.collect())
             }
@@ -185,7 +186,7 @@ impl Decision for CountAll {
         for it in &self.counts {
             call.bytes(&[&it.count.check.rule.packed[0]]);
             call.number(it.count.check.cost.into());
-            call.number(it.count.max.into());
+            call.number(it.count.over_from());
             call.number(it.enforcement as u64);
         }
     }
@@ -197,7 +198,7 @@ impl Decision for CountAll {
                 let mut all = Vec::new();
                 while reply.has_more() {
                     let is_over = reply.number()? != 0;
-                    let count = u32::try_from(reply.number()?).unwrap_or(u32::MAX);
+                    let count = reply.number()?;
                     let used = LimitUse { count, reset_after: Millis(reply.number()?) };
                     all.push(CountedHits { is_over, used });
                 }
@@ -244,7 +245,8 @@ impl Deniable for CountAll {
         let mut hasher = DefaultHasher::new();
         for CountAllItem { count, enforcement, .. } in &self.counts {
             let CheckRate { name, rule, cost, .. } = &count.check;
-            (name.as_bytes(), &rule.packed, cost, count.max, *enforcement as u8).hash(&mut hasher);
+            let over_from = count.over_from();
+            (name.as_bytes(), &rule.packed, cost, over_from, *enforcement as u8).hash(&mut hasher);
         }
         Some(hasher.finish())
     }
@@ -257,9 +259,9 @@ impl Deniable for CountAll {
             return None;
         }
         let lasting = self.counts.iter().zip(counted).filter(|(it, counted)| {
-            let (hits, used) = (u64::from(it.count.check.cost), u64::from(counted.used.count));
             // A refused request: the count has none of its hits.
-            let is_full = used + hits > u64::from(it.count.max);
+            let count = counted.used.count + u64::from(it.count.check.cost);
+            let is_full = count >= it.count.over_from();
             is_full && it.enforcement == Enforcement::Enforced && it.count.has_end()
         });
         // `reset_after` was rounded up, so subtract 1 ms.

@@ -139,7 +139,7 @@ impl Exported for Meter {
                 let retry = answer.retry_after.map_or(0, |retry| retry.0);
                 let mut numbers = vec![answer.verdict as u64, answer.crossed.into(), retry];
                 let limits = answer.limits.iter();
-                numbers.extend(limits.flat_map(|of| [of.count.into(), of.reset_after.0]));
+                numbers.extend(limits.flat_map(|of| [of.count, of.reset_after.0]));
                 let parts = parts.bytes(&[REPLAY]).numbers([forget.0]).bytes(b"").packed(&numbers);
                 Ok(Some(with_ban(parts, answer.ban, 0)))
             }
@@ -221,11 +221,10 @@ fn parse_counter(reply: &mut Reply) -> Result<LimitCounter, Error> {
 /// The usage of these numbers (`lua/lib/usage_numbers.lua`).
 fn usage_of(kind: u64, numbers: &[u64]) -> Option<Usage> {
     let short = |number: u64| u32::try_from(number).ok();
-    let window =
-        |start: u64, count: u64| Some(Window { start: Timestamp(start), count: short(count)? });
+    let window = |start: &u64, count: &u64| Window { start: Timestamp(*start), count: *count };
     Some(match (kind, numbers) {
-        (1, [start, count]) => Usage::Fixed(window(*start, *count)?),
-        (2, [start, count]) => Usage::Calendar(window(*start, *count)?),
+        (1, [start, count]) => Usage::Fixed(window(start, count)),
+        (2, [start, count]) => Usage::Calendar(window(start, count)),
         (3, [width, buckets @ ..]) => {
             let (buckets, []) = buckets.as_chunks::<2>() else { return None };
             let buckets = buckets.iter().map(|[number, count]| Some((*number, short(*count)?)));
@@ -245,7 +244,7 @@ fn usage_of(kind: u64, numbers: &[u64]) -> Option<Usage> {
 fn numbers_of(usage: &Usage) -> Vec<u64> {
     match usage {
         Usage::Fixed(window) | Usage::Calendar(window) => {
-            vec![window.start.0, window.count.into()]
+            vec![window.start.0, window.count]
         }
         Usage::Sliding(window) => {
             let buckets = window.buckets.iter();
@@ -289,7 +288,7 @@ fn parse_answer(reply: &mut Reply) -> Result<Entry, Error> {
     };
     let mut limits = Vec::new();
     while reply.has_more() {
-        let (count, reset_after) = (count(reply)?, Millis(reply.number()?));
+        let (count, reset_after) = (reply.number()?, Millis(reply.number()?));
         limits.push(LimitUse { count, reset_after });
     }
     let retry_after = Some(Millis(retry)).filter(|retry| retry.0 > 0);

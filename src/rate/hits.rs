@@ -28,15 +28,22 @@ pub struct CountHits {
     pub check: CheckRate,
     /// The largest count that does not exceed the limit.
     pub max: u32,
+    /// Whether a check without hits is over the limit as soon as the limit is reached. Hits are then
+    /// reports of use: the denial cache never answers them, so each is counted.
+    pub reports: bool,
+    /// Whether this is a share of the fallback: its outcome is read by a decision with a larger `max`.
+    pub is_share: bool,
 }
 
 /// The result of counting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hits {
-    /// The count with these hits; `None` if it is unknown: the fallback has refused.
-    pub count: Option<u32>,
+    /// The count with these hits, or without them if they were not counted; `None` if it is unknown: the fallback has refused.
+    pub count: Option<u64>,
     /// Whether the limit is exceeded, or the key is banned.
     pub is_over: bool,
+    /// Whether the count includes the hits.
+    pub is_counted: bool,
     /// When the window ends, by the clock of the store. 0 without hits, except for a calendar window.
     /// Of a refusal by the fallback, when to ask again.
     pub left: Millis,
@@ -44,7 +51,12 @@ pub struct Hits {
 
 impl Hits {
     /// The result of a limit whose usage was read at a time.
-    pub(super) fn of(limit: &Limit, used: LimitUse, is_over: bool, now: Timestamp) -> Hits {
+    pub(super) fn of(
+        limit: &Limit,
+        used: LimitUse,
+        (is_over, is_counted): (bool, bool),
+        now: Timestamp,
+    ) -> Hits {
         let window = limit.window.micros();
         let left = match (used.reset_after.0, limit.algorithm) {
             // A window without hits is not stored, so it has no end of its own.
@@ -53,7 +65,12 @@ impl Hits {
             }
             _ => used.reset_after,
         };
-        Hits { count: Some(used.count), is_over, left }
+        Hits { count: Some(used.count), is_over, is_counted, left }
+    }
+
+    /// A refusal by the fallback, with the time after which to ask again.
+    pub(super) fn unknown(left: Millis) -> Hits {
+        Hits { count: None, is_over: true, is_counted: false, left }
     }
 }
 
@@ -90,13 +107,24 @@ impl CountHits {
         let CheckOutcome::Decided { answer, .. } = &outcome.value else { return None };
         let is_over = self.is_over(answer);
         Some(match (answer.limits.first(), self.check.rule.limits.first()) {
-            (Some(used), Some(limit)) => Hits::of(limit, *used, is_over, outcome.now),
-            _ => Hits { count: None, is_over, left: answer.retry_after.unwrap_or_default() },
+            (Some(used), Some(limit)) => {
+                let is_counted = answer.is_allowed()
+                    || answer.verdict != Verdict::Ban && used.count >= self.over_from();
+                Hits::of(limit, *used, (is_over, is_counted), outcome.now)
+            }
+            _ => Hits::unknown(answer.retry_after.unwrap_or_default()),
         })
     }
 
     pub(super) fn is_over(&self, answer: &Answer) -> bool {
-        !answer.is_allowed() || answer.limits.first().is_some_and(|used| used.count > self.max)
+        let is_full = |used: &LimitUse| used.count >= self.over_from();
+        !answer.is_allowed() || answer.limits.first().is_some_and(is_full)
+    }
+
+    /// The smallest count that is over the limit.
+    pub(super) fn over_from(&self) -> u64 {
+        let is_report = !self.reports || self.check.cost > 0;
+        u64::from(self.max) + u64::from(is_report)
     }
 
     /// Whether the window of the limit ends for all its hits at once.
@@ -139,10 +167,10 @@ impl Decision for CountHits {
     fn decide(&self, meter: &mut Meter, now: Timestamp) -> AsOf<CheckOutcome> {
         let mut outcome = self.check.decide(meter, now);
         if let CheckOutcome::Decided { answer, .. } = &mut outcome
+            && self.is_share
             && answer.verdict == Verdict::Allow
             && self.is_over(answer)
         {
-            // A share of the fallback has a smaller `max` than the decision that reads the outcome.
             answer.verdict = Verdict::Throttle;
         }
         AsOf { value: outcome, now }
@@ -162,11 +190,12 @@ impl Deniable for CountHits {
     type Denial = LimitUse;
 
     fn kind(&self) -> Option<u64> {
-        if self.check.rule.denial_cache.0 == 0 || !self.has_end() {
+        let is_report = self.reports && self.check.cost > 0;
+        if is_report || self.check.rule.denial_cache.0 == 0 || !self.has_end() {
             return None;
         }
         let mut hasher = DefaultHasher::new();
-        (&self.check.rule.packed, self.max).hash(&mut hasher);
+        (&self.check.rule.packed, self.over_from()).hash(&mut hasher);
         Some(hasher.finish())
     }
 
@@ -175,7 +204,7 @@ impl Deniable for CountHits {
     fn denial(&self, outcome: &AsOf<CheckOutcome>) -> Option<(LimitUse, u64)> {
         let CheckOutcome::Decided { answer, .. } = &outcome.value else { return None };
         let used = *answer.limits.first()?;
-        if answer.verdict == Verdict::Ban || used.count <= self.max {
+        if answer.verdict == Verdict::Ban || used.count < self.over_from() {
             return None;
         }
         // `reset_after` was rounded up, so subtract 1 ms.
@@ -191,7 +220,11 @@ impl Deniable for CountHits {
             crossed: false,
             retry_after: Some(left),
             ban: None,
-            limits: vec![LimitUse { reset_after: left, ..*denial }],
+            // As if these hits had been counted: all of them exceed the limit.
+            limits: vec![LimitUse {
+                count: denial.count + u64::from(self.check.cost),
+                reset_after: left,
+            }],
         };
         Some(AsOf { value: CheckOutcome::Decided { answer, replayed: false }, now })
     }
@@ -208,6 +241,11 @@ impl Degradable for CountHits {
     }
 
     fn shared(&self, replicas: u32) -> CountHits {
-        CountHits { check: self.check.shared(replicas), max: share(self.max, replicas) }
+        CountHits {
+            check: self.check.shared(replicas),
+            max: share(self.max, replicas),
+            reports: self.reports,
+            is_share: true,
+        }
     }
 }

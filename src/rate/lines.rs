@@ -8,6 +8,7 @@ use super::{
     ban_record::BanRecord,
     meter::LimitCounter,
     record::{BANNED, REPLAY},
+    rule::WINDOW_COUNT_MAX,
     usage::Usage,
 };
 use crate::decision::{
@@ -159,6 +160,7 @@ fn check_usage(usage: &Usage, checked: &mut Checked) {
     match usage {
         Usage::Fixed(window) | Usage::Calendar(window) => {
             checked.times([("start", window.start)]);
+            checked.at_most("count", window.count, WINDOW_COUNT_MAX);
         }
         Usage::Sliding(window) => {
             let (width, buckets) = (window.width, &window.buckets);
@@ -166,7 +168,9 @@ fn check_usage(usage: &Usage, checked: &mut Checked) {
             checked.at_most("buckets", buckets.len() as u64, 255);
             checked.times([("buckets", Timestamp(last.saturating_mul(width)))]);
             let first = buckets.first().map_or(0, |(number, _)| *number);
-            let rises = buckets.is_sorted_by(|(one, _), (next, _)| one < next);
+            // A number occurs twice if its count exceeds 32 bits.
+            let thrice = buckets.windows(3).any(|three| three[0].0 == three[2].0);
+            let rises = buckets.is_sorted_by_key(|(number, _)| *number) && !thrice;
             if width == 0 || !rises || last - first.min(last) > 255 {
                 checked.refuse(
                     "width must not be 0, and the numbers of buckets must rise and span at most \

@@ -9,8 +9,10 @@ use crate::decision::{Cost, fallback::OnStoreFailure, time::Millis};
 /// The minimum number of sub-buckets of a window. The maximum is 122.
 const SUB_BUCKETS: u64 = 60;
 
-/// The ceiling of a limit that refuses no call. Counts saturate at it.
+/// The ceiling of a limit that refuses no call.
 pub(super) const NO_CEILING: u32 = u32::MAX;
+/// The largest count of a window. Lua numbers are doubles, which are exact up to it.
+pub(super) const WINDOW_COUNT_MAX: u64 = (1 << 53) - 1;
 
 /// A validated rule; [`super::RuleSpec::build`] creates it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,8 +54,8 @@ pub struct Limit {
 
 impl Limit {
     /// Whether the limit refuses a call of this cost, at this count.
-    pub fn refuses(&self, count: u32, cost: u32) -> bool {
-        count.saturating_add(cost) > self.ceiling
+    pub fn refuses(&self, count: u64, cost: u32) -> bool {
+        self.ceiling != NO_CEILING && count + u64::from(cost) > u64::from(self.ceiling)
     }
 }
 

@@ -21,7 +21,8 @@ use crate::decision::time::Timestamp;
 pub(super) struct SlidingWindow {
     /// The length of a sub-bucket in µs.
     pub(super) width: u64,
-    /// Number (time divided by width) and count of each non-empty sub-bucket, in order of time.
+    /// Number (time divided by width) and count of each non-empty sub-bucket, in order of time. A
+    /// number occurs twice if its count exceeds 32 bits.
     #[serde(default)]
     pub(super) buckets: Vec<(u64, u32)>,
 }
@@ -61,19 +62,19 @@ impl SlidingWindow {
     }
 
     /// The number of calls in the window.
-    pub(super) fn count(&self) -> u32 {
-        self.buckets.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
+    pub(super) fn count(&self) -> u64 {
+        self.buckets.iter().map(|(_, count)| u64::from(*count)).sum()
     }
 
     /// Time in µs until enough sub-buckets are given back for a call of this cost; 0 for now.
     pub(super) fn wait(&self, limit: &Limit, cost: u32, now: Timestamp) -> u64 {
-        let wanted = self.count().saturating_add(cost);
-        let mut over = wanted.saturating_sub(limit.ceiling);
+        let count = self.count();
+        if !limit.refuses(count, cost) {
+            return 0;
+        }
+        let mut over = count + u64::from(cost) - u64::from(limit.ceiling);
         for &(number, count) in &self.buckets {
-            if over == 0 {
-                break;
-            }
-            over = over.saturating_sub(count);
+            over = over.saturating_sub(count.into());
             if over == 0 {
                 return self.gives_back(number, limit) - now.0;
             }
@@ -96,16 +97,22 @@ impl SlidingWindow {
         (number + 1) * self.width + limit.window.micros()
     }
 
-    /// Adds to the newest sub-bucket, or appends one.
-    fn add(&mut self, number: u64, cost: u32) {
-        match self.buckets.last_mut() {
-            Some((last, count)) if *last == number => *count = count.saturating_add(cost),
-            _ => {
-                // Most keys have few sub-buckets; the default growth to four would be most of their
-                // memory.
-                self.buckets.reserve_exact(1);
-                self.buckets.push((number, cost));
+    /// Adds to the newest sub-bucket, or appends one. Calls beyond 32 bits go into a second entry of
+    /// the sub-bucket; with two full entries the count exceeds every limit, so more is not counted.
+    fn add(&mut self, number: u64, mut cost: u32) {
+        if let Some((last, count)) = self.buckets.last_mut()
+            && *last == number
+        {
+            let fits = cost.min(u32::MAX - *count);
+            *count += fits;
+            cost -= fits;
+            let before = self.buckets.len().checked_sub(2).map(|index| self.buckets[index].0);
+            if cost == 0 || before == Some(number) {
+                return;
             }
         }
+        // Most keys have few sub-buckets; the default growth to four would be most of their memory.
+        self.buckets.reserve_exact(1);
+        self.buckets.push((number, cost));
     }
 }

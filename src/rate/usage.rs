@@ -127,11 +127,11 @@ impl Usage {
     }
 
     /// The current count.
-    pub(super) fn count(&self, now: Timestamp) -> u32 {
+    pub(super) fn count(&self, now: Timestamp) -> u64 {
         match self {
             Usage::Fixed(window) | Usage::Calendar(window) => window.count,
             Usage::Sliding(window) => window.count(),
-            Usage::Bucket(bucket) => bucket.count(now),
+            Usage::Bucket(bucket) => bucket.count(now).into(),
         }
     }
 

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::rule::Limit;
+use super::rule::{Limit, WINDOW_COUNT_MAX};
 use crate::decision::time::Timestamp;
 
 /// A window and its count.
@@ -13,7 +13,7 @@ use crate::decision::time::Timestamp;
 #[serde(deny_unknown_fields)]
 pub(super) struct Window {
     pub(super) start: Timestamp,
-    pub(super) count: u32,
+    pub(super) count: u64,
 }
 
 impl Window {
@@ -41,12 +41,12 @@ impl Window {
 
     /// Time in µs until a call of this cost passes: 0, or the rest of the window.
     pub(super) fn wait(&self, limit: &Limit, cost: u32, now: Timestamp) -> u64 {
-        if self.count.saturating_add(cost) <= limit.ceiling { 0 } else { self.end(limit, now) }
+        if limit.refuses(self.count, cost) { self.end(limit, now) } else { 0 }
     }
 
     /// Counts a call.
     pub(super) fn spend(&mut self, cost: u32) {
-        self.count = self.count.saturating_add(cost);
+        self.count = (self.count + u64::from(cost)).min(WINDOW_COUNT_MAX);
     }
 
     /// Time in µs until the count is 0 again.

@@ -107,7 +107,7 @@ fn maintain(
         let sweep =
             engine.sweep(|pool| SweepPool { settings: rules.load().pools.settings(&pool), pool });
         let count = engine.count(|pool| CountHeld { pool });
-        tokio::join!(engine.maintain(), sweep, count, budget::report());
+        tokio::join!(engine.maintain(), sweep, count, budget::report(engine.hub().namespaces()));
     })
 }
 

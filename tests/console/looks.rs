@@ -10,7 +10,7 @@ use crate::{
 const WIDTHS: [u32; 3] = [320, 1280, 1920];
 
 /// The pages, and the names of their pictures.
-const PAGES: [(&str, &str); 15] = [
+pub const PAGES: [(&str, &str); 15] = [
     ("/", "overview"),
     ("/pools", "pools"),
     ("/pool?name=ar%3A0571", "pool"),
@@ -64,7 +64,7 @@ async fn every_page_is_sound_in_both_themes_at_every_width() {
 }
 
 /// A server as an operator meets it: a busy, a paused and a full pool, and some more.
-async fn filled() -> Console {
+pub async fn filled() -> Console {
     let mut console = Console::start(Engine::Embedded).await;
     for (number, city) in ["hangzhou", "ningbo", "suzhou", "wuxi", "jiaxing"].iter().enumerate() {
         let pool = format!("ar:{city}");
@@ -108,7 +108,7 @@ async fn fill_others(console: &Console) {
 }
 
 /// Writes a picture to the folder of the build; for the documentation with `TOLLGATE_TEST_BLESS`.
-async fn keep(browser: &Browser, name: &str, width: u32, theme: Theme) {
+pub async fn keep(browser: &Browser, name: &str, width: u32, theme: Theme) {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("console");
     fs::create_dir_all(&folder).unwrap();
     let picture = browser.screenshot().await;

@@ -27,6 +27,7 @@ mod checker;
 mod keyboard;
 mod looks;
 mod names;
+mod narrow;
 mod pages;
 mod rates;
 mod security;

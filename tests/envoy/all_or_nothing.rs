@@ -174,7 +174,8 @@ impl Model {
             };
             let count = self.counts.entry(format!("{rule}-{value}")).or_default();
             *count += hits;
-            let is_over = *count > u64::from(*limit);
+            // A read needs room for a hit.
+            let is_over = *count + u64::from(*hits == 0) > u64::from(*limit);
             over.push(Some((is_over, u64::from(*limit).saturating_sub(*count), *shadow)));
             match *quota || self.settings.quota_mode {
                 true => quotas.push(is_over && !shadow),

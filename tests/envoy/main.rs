@@ -16,11 +16,13 @@ mod support;
 
 mod all_or_nothing;
 mod api;
+mod counts;
 mod operations;
 mod peer;
 mod points;
 mod proxy;
 mod readme;
+mod reports;
 mod requests;
 mod service;
 mod store;

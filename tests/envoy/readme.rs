@@ -1,5 +1,7 @@
 //! The configurations of envoyproxy/ratelimit's README, and what it says about them.
 
+use tollgate::admin::metrics::METRICS;
+
 use crate::api::request;
 use crate::{
     api::{OK, OVER, descriptor},
@@ -102,4 +104,18 @@ fn files_that_the_peer_refuses_are_refused() {
     let merged = tollgate::envoy::EnvoySettings { merge_domains: true, ..Default::default() };
     let merged = rules(&["domain: d\ndescriptors: [{key: a}]", "domain: d"], merged).unwrap();
     assert_eq!(merged.counts().0, 1);
+}
+
+#[test]
+fn the_metrics_that_replace_statistics_of_the_peer_exist() {
+    let page = include_str!("../../docs/envoy.md");
+    let words = page.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    let named =
+        words.filter(|word| word.starts_with("tollgate_") || word.starts_with("grpc_server_"));
+    let mut found = 0;
+    for name in named {
+        assert!(METRICS.iter().any(|metric| metric.name == name), "{name} is no metric");
+        found += 1;
+    }
+    assert!(found >= 6, "{found}");
 }

@@ -1,7 +1,8 @@
 //! The page of metrics: sums the cells of all threads, and reads gauges.
 //!
 //! Names follow the conventions of Prometheus; metrics of calls have the names of other gRPC servers.
-//! Callers choose no value of a label, except the names of pools that match `[metrics] pools`.
+//! Callers choose no value of a label, except the names of pools that match `[metrics] pools` and of
+//! namespaces whose limits refused their calls.
 
 mod exemplars;
 mod page;
@@ -20,7 +21,7 @@ pub use totals::ProcessTotals;
 
 use crate::{
     decision::{
-        budget,
+        budget::{self, RefusedByLimit},
         metrics::{
             CODE_NAMES, CellTotals, Durations, Exemplar, RpcLabels, Sizes, StoreFailure,
             configuration,
@@ -106,6 +107,11 @@ impl Scrape<'_> {
     fn process(&self, page: &mut MetricsPage) {
         let limits = budget::counts().map(|(limit, count)| (one(limit), SeriesValue::Count(count)));
         page.add(t::LIMITS_REACHED, limits);
+        let refused = self.engine.hub().namespaces().refused().into_iter();
+        let refused = refused.map(|RefusedByLimit { namespace, limit, count }| {
+            (vec![namespace.into(), limit.into()], SeriesValue::Count(count))
+        });
+        page.add(t::NAMESPACE_REFUSED, refused);
         if let Some(memory) = memory_stats::memory_stats() {
             page.gauge(t::MEMORY_BYTES, memory.physical_mem as f64);
         }

@@ -112,6 +112,8 @@ metrics! {
         "Changes that wait for the disk.";
     LIMITS_REACHED = Counter "tollgate_limits_reached_total" ["limit"]
         "How often a limit refused or ended something; docs/limits.md lists the limits.";
+    NAMESPACE_REFUSED = Counter "tollgate_namespace_refused_total" ["namespace", "limit"]
+        "Calls that a limit of their namespace refused; 1,000 namespaces have series, all others are the namespace other.";
     MEMORY_BYTES = Gauge "tollgate_memory_bytes" [] "Resident memory of the process.";
     MEMORY_MAX_BYTES = Gauge "tollgate_memory_max_bytes" [] "The value of memory_max, if it is set.";
     CONNECTIONS = Gauge "tollgate_connections" [] "Open gRPC connections.";

@@ -1,8 +1,10 @@
 //! Sums of the counters of this process, for the console.
 
+use std::array;
+
 use crate::{
     decision::{
-        metrics::{CellTotals, METHODS_MAX},
+        metrics::{CODES, CellTotals, METHODS_MAX},
         script,
     },
     engine::counted_verbs,
@@ -28,6 +30,8 @@ pub struct ProcessTotals {
     pub calls: u64,
     /// Decisions that refused what the caller asked for.
     pub refusals: u64,
+    /// Finished calls, by status code.
+    pub codes: [u64; CODES],
     /// Leases of pools that expired.
     pub expired_leases: u64,
     /// Results of tasks whose lease had ended.
@@ -58,6 +62,9 @@ impl ProcessTotals {
         ProcessTotals {
             calls: (0..METHODS_MAX).map(|rpc| cells.of(|cells| &cells.calls[rpc].started)).sum(),
             refusals,
+            codes: array::from_fn(|code| {
+                (0..METHODS_MAX).map(|rpc| cells.of(|cells| &cells.calls[rpc].handled[code])).sum()
+            }),
             expired_leases: cells.of(|cells| &cells.expired_leases),
             late_results,
             failovers: cells.of(|cells| &cells.failovers),

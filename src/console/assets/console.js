@@ -1,5 +1,5 @@
 // Keeps a page current: replaces parts that the server sends, shows times in the zone of the
-// browser, and counts ages. Without it, the page shows the numbers at its load.
+// browser, counts ages, and names the columns of tables on narrow screens. Without it, the page shows the numbers at its load.
 "use strict";
 (() => {
   const skew = (() => {
@@ -36,6 +36,25 @@
     }
   };
 
+  // Tables. On a narrow screen the style shows each row as a card, with the names of the columns. Long
+  // keys of the configuration may break after a dot.
+  const name = (root) => {
+    for (const table of root.querySelectorAll("table")) {
+      const names = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
+      for (const row of table.tBodies[0].rows) {
+        [...row.cells].forEach((cell, index) => {
+          if (cell.localName === "td" && cell.colSpan === 1) cell.dataset.label = names[index];
+        });
+      }
+      table.classList.add("named");
+    }
+    for (const key of root.querySelectorAll("th > code")) {
+      const parts = key.textContent.split(".").flatMap((part, index) =>
+        index ? [".", document.createElement("wbr"), part] : [part]);
+      key.replaceChildren(...parts);
+    }
+  };
+
   // Parts. A part with an open action or a focused field is replaced only after that ends.
   const waiting = new Map();
   const isInUse = (part) => {
@@ -61,6 +80,7 @@
     const kept = focus && part.contains(focus) ? [focus.localName, mark(focus)] : null;
     const scrolls = [...part.querySelectorAll(".scroll")].map((box) => box.scrollLeft);
     part.innerHTML = html;
+    name(part);
     zone(part);
     count(part);
     part.querySelectorAll(".scroll").forEach((box, index) => (box.scrollLeft = scrolls[index] || 0));
@@ -132,6 +152,7 @@
     }
   });
 
+  name(document);
   zone(document);
   count(document);
   setInterval(() => count(document), 1000);

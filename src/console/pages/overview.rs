@@ -15,10 +15,13 @@ use crate::{
         page::{ConsolePage, Problem},
         visit::Visit,
     },
+    decision::metrics::{CODE_NAMES, CODES},
 };
 
 /// Pools in the list.
 const POOLS: usize = 12;
+/// The styles of the lines of errors.
+const ERROR_STYLES: [&str; 3] = ["three", "four", "five"];
 
 #[derive(Template)]
 #[template(path = "overview_store.html")]
@@ -72,7 +75,31 @@ fn load_chart(steps: &[CallStep]) -> Chart {
         line("calls", "one", |step| step.calls),
         line("refusals", "two", |step| step.refusals),
     ];
-    Chart { title: "Calls and refusals per second, this server", lines }
+    let lines = lines.into_iter().chain(error_lines(steps)).collect();
+    Chart { title: "Calls, refusals and errors per second, this server", lines }
+}
+
+/// A line for each status code that calls ended with, the most frequent first. The codes beyond the
+/// styles of lines are one line. A call that its client has cancelled is no error.
+fn error_lines(steps: &[CallStep]) -> Vec<ChartLine> {
+    let sum = |code: usize| steps.iter().map(|step| step.codes[code]).sum::<f64>();
+    let is_error = |code: &usize| !matches!(CODE_NAMES[*code], "OK" | "Canceled");
+    let mut codes: Vec<usize> =
+        (0..CODES).filter(is_error).filter(|code| sum(*code) > 0.0).collect();
+    codes.sort_by(|one, other| sum(*other).total_cmp(&sum(*one)));
+    let last = ERROR_STYLES.len() - 1;
+    let (named, rest) = codes.split_at(if codes.len() > last + 1 { last } else { codes.len() });
+    let rest = (!rest.is_empty()).then_some(("other errors", rest));
+    let groups = named.iter().map(|code| (CODE_NAMES[*code], std::slice::from_ref(code)));
+    let lines = groups.chain(rest).zip(ERROR_STYLES).map(|((name, codes), class)| ChartLine {
+        name,
+        class,
+        values: steps
+            .iter()
+            .map(|step| Some(codes.iter().map(|code| step.codes[*code]).sum()))
+            .collect(),
+    });
+    lines.collect()
 }
 
 fn store(visit: &Visit) -> StoreTemplate {
@@ -124,4 +151,32 @@ pub(super) async fn load(visit: &Visit) -> Result<ConsolePage, Problem> {
     };
     let shown = &rows[..rows.len().min(POOLS)];
     page.live("pools", &PoolsTemplate { rows: shown, all: count(rows.len() as u64) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn j29_errors_are_in_the_chart_by_code() {
+        let step = |errors: &[(usize, f64)]| {
+            let mut codes = [0.0; CODES];
+            codes[0] = 100.0;
+            codes[1] = 50.0;
+            errors.iter().for_each(|(code, number)| codes[*code] = *number);
+            CallStep { calls: 8226.0, refusals: 0.0, codes }
+        };
+        let names = |steps: &[CallStep]| -> Vec<&str> {
+            load_chart(steps).lines.iter().map(|line| line.name).collect()
+        };
+        assert_eq!(names(&[step(&[])]), ["calls", "refusals"]);
+        let refused = [step(&[]), step(&[(8, 8226.0), (14, 1.0)])];
+        assert_eq!(names(&refused), ["calls", "refusals", "ResourceExhausted", "Unavailable"]);
+        let chart = load_chart(&refused).to_string();
+        assert!(chart.contains("ResourceExhausted <b>8226</b>"), "{chart}");
+        let many = [step(&[(8, 5.0), (14, 4.0), (4, 3.0), (13, 2.0)])];
+        let names = names(&many);
+        assert_eq!(names[2..], ["ResourceExhausted", "Unavailable", "other errors"]);
+        assert_eq!(load_chart(&many).lines[4].values, [Some(5.0)]);
+    }
 }

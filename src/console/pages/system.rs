@@ -35,6 +35,7 @@ struct NamespaceRow {
     key: &'static str,
     used: Option<String>,
     max: String,
+    refused: String,
 }
 
 #[derive(Template)]
@@ -64,11 +65,12 @@ fn namespaces(all: Vec<NamespaceUsage>) -> NamespacesTemplate {
             "" => "default".to_owned(),
             name => name.to_owned(),
         };
-        limits.into_iter().map(move |LimitUsage { key, used, max }| NamespaceRow {
+        limits.into_iter().map(move |LimitUsage { key, used, max, refused }| NamespaceRow {
             name: name.clone(),
             key,
             used: used.map(count),
             max: count(max),
+            refused: count(refused),
         })
     });
     NamespacesTemplate { rows: rows.collect() }

@@ -10,10 +10,13 @@ mod callers;
 mod namespace_limits;
 mod namespaces;
 mod peers;
+mod refused;
+mod refused_calls;
 mod tally;
 mod usage;
 
 use std::{
+    collections::HashMap,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
@@ -23,8 +26,10 @@ use tokio::time::sleep;
 pub use adjustable::{AdjustablePermits, Place, Places};
 pub use callers::CallerLimits;
 pub use namespace_limits::{NamespaceLimits, NamespaceRule};
-pub use namespaces::{Held, NamespaceBudget, NamespaceUse, exceeded};
+pub use namespaces::{Held, NamespaceBudget, NamespaceUse};
 pub use peers::{CONNECTION_COST, ConnectionCharge, PeerConnection, Peers, SharedPermits, network};
+pub use refused::RefusedByLimit;
+pub use refused_calls::REFUSED_SERIES_MAX;
 pub use tally::{Added, Total};
 pub use usage::{LimitUsage, NamespaceUsage};
 
@@ -123,13 +128,14 @@ pub fn counts() -> impl Iterator<Item = (&'static str, u64)> {
     NAMES.iter().zip(&COUNTS).map(|(name, count)| (*name, count.load(Ordering::Relaxed)))
 }
 
-/// Logs the limits that were reached since the last line. Never completes.
-pub async fn report() {
-    let mut told = [0; NAMES.len()];
+/// Logs the limits that were reached since the last line, and whose limits they were. Never completes.
+pub async fn report(namespaces: &NamespaceBudget) {
+    let (mut told, mut told_of) = ([0; NAMES.len()], HashMap::new());
     loop {
         sleep(REPORT_EVERY).await;
         if let Some(line) = line(&mut told) {
-            tracing::warn!(reached = line, "limits were reached");
+            let namespaces = namespaces.refused_line(&mut told_of);
+            tracing::warn!(reached = line, namespaces, "limits were reached");
         }
     }
 }

@@ -19,9 +19,8 @@ use parking_lot::RwLock;
 
 use super::{
     super::error::Error,
-    ReachedLimit,
     namespace_limits::{NamespaceLimits, NamespaceRule},
-    note,
+    refused_calls::RefusedCalls,
     tally::{Added, Tallies, Total},
 };
 use crate::decision::{
@@ -84,6 +83,7 @@ pub(super) struct NamespaceCounts {
     start: Instant,
     /// The totals in Redis.
     pub(super) tallies: Tallies,
+    pub(super) refused: RefusedCalls,
 }
 
 /// Something that a namespace holds; counted until it is dropped.
@@ -207,8 +207,8 @@ impl KnownNamespaces {
 impl NamespaceCounts {
     fn new() -> NamespaceCounts {
         let [in_flight, connections, waiting, watchers, paid] = [const { AtomicU64::new(0) }; 5];
-        let (start, tallies) = (monotonic(), Tallies::default());
-        NamespaceCounts { in_flight, connections, waiting, watchers, paid, start, tallies }
+        let (start, tallies, refused) = (monotonic(), Tallies::default(), RefusedCalls::default());
+        NamespaceCounts { in_flight, connections, waiting, watchers, paid, start, tallies, refused }
     }
 
     /// Whether a count is above 0, the calls of the last second count, or a total is wanted.
@@ -308,7 +308,7 @@ impl NamespaceUse {
         let mut tally = self.counts.tallies.of(Total::Bytes).lock();
         match tally.add_many(bytes, value, self.servers) {
             Some(_) => Ok(()),
-            None => Err(exceeded("bytes_max", value, RETRY)),
+            None => Err(self.exceeded("bytes_max", value, RETRY)),
         }
     }
 
@@ -342,7 +342,7 @@ impl NamespaceUse {
         // Dropped, and no longer counted, with an error.
         let held = Held { counts: self.counts.clone(), count };
         match most {
-            Some(most) if before >= most.into() => Err(exceeded(limit, most, RETRY)),
+            Some(most) if before >= most.into() => Err(self.exceeded(limit, most, RETRY)),
             _ => Ok(held),
         }
     }
@@ -369,7 +369,7 @@ impl NamespaceUse {
         });
         paid.map(drop).map_err(|paid| {
             let wait = (paid.max(now) + price - now).saturating_sub(burst);
-            exceeded("calls_per_second", rate, Millis(wait.div_ceil(1_000_000)))
+            self.exceeded("calls_per_second", rate, Millis(wait.div_ceil(1_000_000)))
         })
     }
 }
@@ -378,13 +378,6 @@ impl Drop for Held {
     fn drop(&mut self) {
         (self.count)(&self.counts).fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-/// The error for a namespace that has reached a limit; counts the refusal.
-pub fn exceeded(limit: &'static str, value: impl Into<u64>, retry: Millis) -> Error {
-    note(ReachedLimit::Namespace);
-    let value = value.into();
-    Error::NamespaceLimit { limit, value, retry }
 }
 
 #[cfg(test)]

@@ -22,6 +22,8 @@ pub struct LimitUsage {
     pub used: Option<u64>,
     /// The limit.
     pub max: u64,
+    /// The calls that it has refused on this server.
+    pub refused: u64,
 }
 
 impl NamespaceBudget {
@@ -49,8 +51,9 @@ impl NamespaceBudget {
                 let bytes = ("bytes_max", total(Total::Bytes), limits.bytes_max);
                 let counted = counted.map(|(key, used, max)| (key, used, max.map(u64::from)));
                 let limits = counted.into_iter().chain([bytes]);
-                let limits =
-                    limits.filter_map(|(key, used, max)| Some(LimitUsage { key, used, max: max? }));
+                let limits = limits.filter_map(|(key, used, max)| {
+                    Some(LimitUsage { key, used, max: max?, refused: counts.refused.by(key) })
+                });
                 NamespaceUsage { prefix, limits: limits.collect() }
             })
             .collect();

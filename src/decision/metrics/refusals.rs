@@ -2,7 +2,8 @@
 //!
 //! Counted only while the console is served ([`turn_on`]). The numbers of keys are estimates of the
 //! algorithm Space-Saving (Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and Top-k
-//! Elements in Data Streams, 2005): never too low, and exact for up to [`KEYS`] keys a minute.
+//! Elements in Data Streams, 2005): exact for up to [`KEYS`] keys in each ten seconds, and never too low
+//! for a key that is among them. Both numbers are of the same slots: the last minute.
 
 use std::{
     cell::Cell,
@@ -15,7 +16,7 @@ use crate::decision::time::coarse;
 
 /// The most policies of a thread; refusals of further ones are not counted.
 const POLICIES_MAX: usize = 1_000;
-/// Counted keys of a policy.
+/// Counted keys of a policy in a slot.
 const KEYS: usize = 32;
 /// The length of a slot, seconds.
 const SLOT: u64 = 10;
@@ -39,20 +40,18 @@ thread_local! {
 #[derive(Debug, Default)]
 struct PolicyRefusals {
     slots: [TenSeconds; SLOTS],
-    /// The keys of this minute and of the one before.
-    keys: [KeyCounts; 2],
-    minute: u64,
 }
 
 /// Counts by key.
 type KeyCounts = Vec<(Box<[u8]>, u64)>;
 
 /// The refusals of ten seconds.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 struct TenSeconds {
     /// The number of the slot since the start of the machine.
     at: u64,
     count: u64,
+    keys: KeyCounts,
 }
 
 /// Refused checks of a policy.
@@ -60,7 +59,7 @@ struct TenSeconds {
 pub struct RefusedChecks {
     /// In the last minute.
     pub count: u64,
-    /// By key in the last one to two minutes, the largest number first.
+    /// By key in the last minute, the largest number first.
     pub keys: Vec<(Box<[u8]>, u64)>,
 }
 
@@ -112,11 +111,12 @@ fn note_at(policy: &[u8], key: &[u8], second: u64) {
 fn of_at(policy: &[u8], second: u64) -> RefusedChecks {
     let (mut all, mut sums) = (0, HashMap::new());
     POLICIES.each(|policies| {
-        let Some(refusals) = policies.get_mut(policy) else { return };
-        refusals.turn(second);
-        all += refusals.count_at(second);
-        for (key, count) in refusals.keys.iter().flatten() {
-            *sums.entry(key.clone()).or_default() += *count;
+        let Some(refusals) = policies.get(policy) else { return };
+        for slot in refusals.recent(second) {
+            all += slot.count;
+            for (key, count) in &slot.keys {
+                *sums.entry(key.clone()).or_default() += *count;
+            }
         }
     });
     let mut keys: KeyCounts = sums.into_iter().collect();
@@ -126,14 +126,13 @@ fn of_at(policy: &[u8], second: u64) -> RefusedChecks {
 
 impl PolicyRefusals {
     fn add(&mut self, key: &[u8], weight: u64, second: u64) {
-        self.turn(second);
         let at = second / SLOT;
         let slot = &mut self.slots[at as usize % SLOTS];
         if slot.at != at {
-            *slot = TenSeconds { at, count: 0 };
+            *slot = TenSeconds { at, ..TenSeconds::default() };
         }
         slot.count += weight;
-        let keys = &mut self.keys[0];
+        let keys = &mut slot.keys;
         if let Some((_, count)) = keys.iter_mut().find(|(known, _)| **known == *key) {
             *count += weight;
         } else if keys.len() < KEYS {
@@ -145,21 +144,14 @@ impl PolicyRefusals {
         }
     }
 
-    /// Starts the counts by key of a new minute.
-    fn turn(&mut self, second: u64) {
-        let minute = second / 60;
-        if minute == self.minute {
-            return;
-        }
-        let this = std::mem::take(&mut self.keys[0]);
-        self.keys[1] = if minute == self.minute + 1 { this } else { Vec::new() };
-        self.minute = minute;
+    /// The slots of the last minute.
+    fn recent(&self, second: u64) -> impl Iterator<Item = &TenSeconds> {
+        let at = second / SLOT;
+        self.slots.iter().filter(move |slot| slot.at <= at && slot.at + SLOTS as u64 > at)
     }
 
     fn count_at(&self, second: u64) -> u64 {
-        let at = second / SLOT;
-        let is_recent = |slot: &&TenSeconds| slot.at <= at && slot.at + SLOTS as u64 > at;
-        self.slots.iter().filter(is_recent).map(|slot| slot.count).sum()
+        self.recent(second).map(|slot| slot.count).sum()
     }
 }
 
@@ -168,8 +160,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_of_a_minute_are_counted() {
-        let policy = b"refusals_of_a_minute_are_counted";
+    fn j34_refusals_of_a_policy_and_of_its_keys_are_of_the_same_minute() {
+        let policy = b"refusals_of_the_same_minute";
         for _ in 0..5 {
             note_at(policy, b"often", 600);
         }
@@ -178,7 +170,7 @@ mod tests {
         assert_eq!(seen.count, 6);
         assert_eq!(seen.keys, [(b"often"[..].into(), 5), (b"once"[..].into(), 1)]);
         let later = of_at(policy, 665);
-        assert_eq!((later.count, later.keys.len()), (1, 2));
+        assert_eq!((later.count, later.keys), (1, vec![(b"once"[..].into(), 1)]));
         assert_eq!(of_at(policy, 800), RefusedChecks::default());
         assert_eq!(of_at(b"unknown", 620), RefusedChecks::default());
     }

@@ -113,6 +113,11 @@ impl Name {
         Name(Bytes::copy_from_slice(&self.0))
     }
 
+    /// The namespace as text; empty for the default namespace.
+    pub fn namespace(&self) -> &str {
+        Namespace::text_of(&self.0)
+    }
+
     /// The local name as text.
     pub fn as_str(&self) -> &str {
         // `parse` has checked it. The empty default cannot occur; it would match no name.
@@ -123,8 +128,9 @@ impl Name {
 impl fmt::Debug for Name {
     /// Writes the namespace before the local name: `acme/"door"`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let (namespace @ [_, ..], _) = Namespace::split(&self.0) {
-            write!(f, "{}/", str::from_utf8(namespace).unwrap_or_default())?;
+        match self.namespace() {
+            "" => {}
+            namespace => write!(f, "{namespace}/")?,
         }
         fmt::Debug::fmt(self.as_str(), f)
     }

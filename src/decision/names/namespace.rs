@@ -43,6 +43,11 @@ impl Namespace {
         (prefix.strip_suffix(&[END]).unwrap_or_default(), rest)
     }
 
+    /// The namespace of a partition as text, for log lines; empty for the default namespace.
+    pub fn text_of(partition: &[u8]) -> &str {
+        str::from_utf8(Namespace::split(partition).0).unwrap_or_default()
+    }
+
     /// The bytes that a partition begins with because of its namespace, see [`Namespace::prefix`].
     pub fn prefix_of(partition: &[u8]) -> &[u8] {
         &partition[..prefix_length(partition)]
@@ -67,7 +72,7 @@ impl Namespace {
     /// The namespace as text; empty for the default namespace.
     pub fn as_str(&self) -> &str {
         // `parse` has checked it.
-        str::from_utf8(Namespace::split(&self.prefix).0).unwrap_or_default()
+        Namespace::text_of(&self.prefix)
     }
 
     /// The bytes that all partitions of the namespace begin with, and no others; empty for the

@@ -22,7 +22,6 @@ use super::{
 };
 use crate::decision::{
     Decision, State,
-    budget::exceeded,
     error::Error,
     metrics,
     names::Namespace,
@@ -204,10 +203,11 @@ impl Embedded {
     /// Registers a new partition. Fails with [`Error::NamespaceLimit`] if its namespace has too many.
     fn name<S: Tabled>(&self, partition: &[u8]) -> Result<(), Error> {
         let used = self.hub.namespaces().of(Namespace::prefix_of(partition));
-        let most = used.and_then(|used| used.names_max());
-        match self.namespaces.add::<S>(partition, most) {
-            true => Ok(()),
-            false => Err(exceeded("names_max", most.unwrap_or_default(), NAMES_RETRY)),
+        let limit = used.and_then(|used| used.names_max().map(|most| (used, most)));
+        let most = limit.as_ref().map(|(_, most)| *most);
+        match (self.namespaces.add::<S>(partition, most), limit) {
+            (false, Some((used, most))) => Err(used.exceeded("names_max", most, NAMES_RETRY)),
+            _ => Ok(()),
         }
     }
 

@@ -15,7 +15,6 @@ use parking_lot::Mutex;
 use super::{super::registry::stored_states, Embedded, SHARDS, tables::Tabled};
 use crate::decision::{
     Decision, Holds, PARTITION_BYTES, State, Takes,
-    budget::exceeded,
     error::Error,
     names::Namespace,
     time::{Millis, Timestamp},
@@ -168,7 +167,7 @@ impl Embedded {
             match used.held_max(taken) {
                 None => takes = None,
                 Some((_, most)) if self.counts.take(prefix, taken, most) => {}
-                Some((limit, most)) => return Err(exceeded(limit, most, RETRY)),
+                Some((limit, most)) => return Err(used.exceeded(limit, most, RETRY)),
             }
         }
         let mut change = QuotaChange { before, takes, adds: 0 };
@@ -181,7 +180,7 @@ impl Embedded {
             if adds > 0 && (!is_stored || D::OPTIONAL.adds(decision, state, now)) {
                 if !self.counts.take_bytes(prefix, adds, most) {
                     self.settle(Some(&change), partition, Some(state).filter(|_| is_stored));
-                    return Err(exceeded("bytes_max", most, RETRY));
+                    return Err(used.exceeded("bytes_max", most, RETRY));
                 }
                 change.adds = adds;
             }

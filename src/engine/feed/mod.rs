@@ -73,6 +73,8 @@ pub trait Topic: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
     /// The number of histories.
     const HISTORIES: usize;
 
+    /// The namespace and the name, for log lines.
+    fn name(&self) -> (&str, &str);
     /// Creates the read of the events after a cursor in one history.
     fn read(&self, history: usize, after: After) -> Self::Read;
     /// The time of an event.

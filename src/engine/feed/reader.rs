@@ -66,7 +66,8 @@ impl<T: Topic> TopicReader<T> {
                 Ok(has_more) => has_more,
                 Err(error @ Error::Corrupt(_)) => return error,
                 Err(error) => {
-                    tracing::debug!(%error, topic = ?self.topic, "could not read events");
+                    let (namespace, topic) = self.topic.name();
+                    tracing::debug!(%error, namespace, topic, "could not read events");
                     self.was_down = true;
                     false
                 }

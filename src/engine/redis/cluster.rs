@@ -245,7 +245,8 @@ impl Cluster {
             *lock(&self.reason) = error.to_string();
         }
         if self.state.send_replace(state) != state {
-            tracing::info!(?state, "the condition of the Cluster has changed");
+            let state = state.name();
+            tracing::info!(state, "the condition of the Cluster has changed");
         }
     }
 

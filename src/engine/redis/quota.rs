@@ -31,7 +31,7 @@ use super::{
 };
 use crate::decision::{
     Call, Decision, State, Taking,
-    budget::{self, Added, NamespaceUse, ReachedLimit, Total},
+    budget::{Added, NamespaceUse, Total},
     error::Error,
     names::Namespace,
     script,
@@ -130,7 +130,7 @@ impl Quotas {
         let taken = D::OPTIONAL.taken(decided);
         match added {
             Err(error) if taken == Taking::Limited => {
-                budget::note(ReachedLimit::Namespace);
+                used.note_refusal(&error);
                 return Err(error);
             }
             Ok(added) if taken != Taking::One => used.remove(total, added),
@@ -233,7 +233,7 @@ impl Redis {
         if !is_limited || self.known_names.has(decision) {
             return Ok(());
         }
-        used.add(Total::Names).inspect_err(|_| budget::note(ReachedLimit::Namespace))?;
+        used.add(Total::Names).inspect_err(|error| used.note_refusal(error))?;
         self.known_names.add(decision);
         Ok(())
     }

@@ -30,10 +30,10 @@ use super::{
 };
 use crate::{
     admission::{
-        Admission, AdmitDecision, AdmitTask, CompleteTask, CompleteVerdict, Completion,
-        EvictVerdict, GetPool, PoolView, RenewTask, RenewVerdict, Settings,
+        Admission, AdmitDecision, AdmitTask, CompleteTask, CompleteVerdict, Completion, EvictTask,
+        EvictVerdict, GetPool, PoolView, RenewTask, RenewVerdict, Settings, TaskName,
     },
-    decision::names::Name,
+    decision::{Decision, names::Name},
     engine::{Answered, Engine, Submit},
 };
 
@@ -86,7 +86,15 @@ impl AdmissionHandlers {
             self.refusals.add(&decision.pool, answered.is_cached());
         }
         if !answered.outcome.is_granted() {
-            tracing::debug!(?decision, ?answered, "refused");
+            tracing::debug!(
+                namespace = decision.pool.namespace(),
+                pool = decision.pool.as_str(),
+                device = decision.device.as_str(),
+                task = decision.task.as_ref().map(Name::as_str),
+                outcome = AdmitTask::OUTCOMES.label(&answered.outcome),
+                cached = answered.is_cached(),
+                "refused"
+            );
         }
     }
 
@@ -96,17 +104,24 @@ impl AdmissionHandlers {
     }
 }
 
+/// Logs a refusal that concerns a task.
+fn log_refusal(TaskName { pool, device, task }: &TaskName, outcome: &str) {
+    let (pool, device, task, namespace) =
+        (pool.as_str(), device.as_str(), task.as_str(), pool.namespace());
+    tracing::debug!(namespace, pool, device, task, outcome, "refused");
+}
+
 /// Logs a result that frees no slot.
 fn log_completion(decision: &CompleteTask, completion: &Answered<Completion>) {
     if completion.outcome.verdict != CompleteVerdict::Completed {
-        tracing::debug!(name = ?decision.name, ?completion, "refused");
+        log_refusal(&decision.name, CompleteTask::OUTCOMES.label(&completion.outcome));
     }
 }
 
 /// Logs a renewal that is refused.
 fn log_renewal(decision: &RenewTask, renewal: &Answered<RenewVerdict>) {
     if !matches!(renewal.outcome, RenewVerdict::Renewed(_)) {
-        tracing::debug!(name = ?decision.name, ?renewal, "refused");
+        log_refusal(&decision.name, RenewTask::OUTCOMES.label(&renewal.outcome));
     }
 }
 
@@ -179,7 +194,7 @@ impl AdmissionService for AdmissionHandlers {
         let decision = parse::evict_task(request, scope, &self.rules.load().pools)?;
         let verdict = self.engine.submit(&decision, deadline).await?.outcome;
         if !matches!(verdict, EvictVerdict::Evicted { .. }) {
-            tracing::debug!(name = ?decision.name, ?verdict, "refused");
+            log_refusal(&decision.name, EvictTask::OUTCOMES.label(&verdict));
         }
         Ok(Response::new(convert::eviction(verdict)))
     }

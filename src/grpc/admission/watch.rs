@@ -44,6 +44,10 @@ impl Topic for PoolEvents {
 
     const HISTORIES: usize = 1;
 
+    fn name(&self) -> (&str, &str) {
+        (self.0.namespace(), self.0.as_str())
+    }
+
     fn read(&self, _: usize, after: After) -> ReadEvents {
         ReadEvents { pool: self.0.clone(), after }
     }

@@ -83,7 +83,7 @@ impl EnvoyHandlers {
         };
         let (planned, counts) = parse::plan(&request, &scope, domain, &rules)?;
         let counted = match domain.counting {
-            Counting::Each => self.count(&counts, deadline).await?,
+            Counting::Each | Counting::Reports => self.count(&counts, deadline).await?,
             Counting::AllOrNothing => {
                 // Boxed: the other calls need no memory for it.
                 Box::pin(self.count_all(&planned, &counts, &rules.settings, deadline)).await?
@@ -145,9 +145,10 @@ fn rulings<'r>(planned: Vec<Planned<'r>>, counted: &[Hits]) -> Vec<DescriptorRul
         Planned::NoLimit => Some(DescriptorRuling::NoLimit),
         Planned::Unlimited => Some(DescriptorRuling::Unlimited),
         Planned::Count { limit, hits } => {
-            let Hits { count, is_over, left } = *counted.next()?;
-            let count = count.unwrap_or(limit.requests_per_unit);
-            let hits = DescriptorHits { hits, count, is_over, left: left.0.div_ceil(1000) };
+            let Hits { count, is_over, is_counted, left } = *counted.next()?;
+            let count = count.unwrap_or(limit.requests_per_unit.into());
+            let left = left.0.div_ceil(1000);
+            let hits = DescriptorHits { hits, count, is_over, is_counted, left };
             Some(DescriptorRuling::Limited { limit, hits })
         }
     };

@@ -10,7 +10,7 @@ use super::super::envoy_pb::{RateLimitDescriptor, RateLimitRequest};
 use crate::{
     decision::names::Name,
     envoy::{
-        DESCRIPTORS_MAX, DescriptorLimit, Domain, ENTRIES_MAX, EnvoyRule, EnvoyRules,
+        Counting, DESCRIPTORS_MAX, DescriptorLimit, Domain, ENTRIES_MAX, EnvoyRule, EnvoyRules,
         EnvoySettings, Found, LimitOverride, RateUnit, can_quotas_refuse, counter_name,
     },
     grpc::{scope::Scope, status},
@@ -170,11 +170,13 @@ impl<'r> Planner<'r, '_> {
         let check = CheckRate {
             name: MeterName::new(Some(&self.policy), key),
             rule,
-            // A larger number exceeds each limit as well.
             cost: u32::try_from(hits).unwrap_or(u32::MAX),
             request: None,
         };
-        self.counts.push(CountHits { check, max });
+        // More hits than a cost can be exceed the largest limit, too.
+        let max = if hits > u64::from(u32::MAX) { max.min(u32::MAX - 1) } else { max };
+        let reports = self.domain.counting != Counting::Each;
+        self.counts.push(CountHits { check, max, reports, is_share: false });
         hits
     }
 }

@@ -67,8 +67,8 @@ fn limit_usage(limit: &Limit, used: &LimitUse, refused: Option<u32>) -> pb::Limi
     pb::LimitUsage {
         name: Bytes::copy_from_slice(&limit.name),
         max: limit.burst.into(),
-        count: used.count.into(),
-        remaining: limit.burst.saturating_sub(used.count).into(),
+        count: used.count,
+        remaining: u64::from(limit.burst).saturating_sub(used.count),
         reset_after: Some(duration(used.reset_after)),
         window: Some(duration(limit.window)),
         refused: refused.is_some_and(|cost| limit.refuses(used.count, cost)),

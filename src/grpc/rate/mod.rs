@@ -23,7 +23,11 @@ use super::{
     status,
 };
 use crate::{
-    decision::{metrics::refusals, names::Name},
+    decision::{
+        Decision,
+        metrics::refusals,
+        names::{Name, Namespace},
+    },
     engine::{Answered, Engine},
     rate::{CheckOutcome, CheckRate, GetBan, MeterName, ResetRate},
 };
@@ -58,6 +62,11 @@ impl RateHandlers {
     }
 }
 
+/// A name as text.
+fn text(name: &[u8]) -> &str {
+    std::str::from_utf8(name).unwrap_or_default()
+}
+
 /// Logs and counts a refusal.
 fn log_refusal(check: &CheckRate, checked: &Answered<CheckOutcome>) {
     if let CheckOutcome::Decided { answer, .. } = &checked.outcome
@@ -66,7 +75,15 @@ fn log_refusal(check: &CheckRate, checked: &Answered<CheckOutcome>) {
         if let Some(policy) = check.name.policy() {
             refusals::note(policy, check.name.key());
         }
-        tracing::debug!(name = ?check.name, ?answer, "refused");
+        tracing::debug!(
+            namespace = Namespace::text_of(check.name.as_bytes()),
+            policy = check.name.policy().map(|policy| text(Namespace::split(policy).1)),
+            key = text(check.name.key()),
+            outcome = CheckRate::OUTCOMES.label(&checked.outcome),
+            retry_after_ms = answer.retry_after.map(|retry| retry.0),
+            cached = checked.is_cached(),
+            "refused"
+        );
     }
 }
 

@@ -74,6 +74,10 @@ impl Topic for RateEvents {
 
     const HISTORIES: usize = SHARDS;
 
+    fn name(&self) -> (&str, &str) {
+        (self.0.namespace(), self.0.as_str())
+    }
+
     fn read(&self, shard: usize, after: After) -> ReadRateEvents {
         ReadRateEvents::new(&self.0, shard, after)
     }

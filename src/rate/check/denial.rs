@@ -111,11 +111,11 @@ impl CheckRate {
         let (Some(first), Some(limit)) = (answer.limits.first(), self.rule.limits.first()) else {
             return true;
         };
-        let further = self.rule.level(first.count.into()).map_or(0, |level| level + 1);
+        let further = self.rule.level(first.count).map_or(0, |level| level + 1);
         let waits = self.rule.tiers[further..].last();
         waits.is_some_and(|tier| tier.action != TierAction::Warn)
             && self.cost <= limit.ceiling
-            && first.count > limit.ceiling
+            && first.count > u64::from(limit.ceiling)
     }
 
     /// Whether a call of this cost is refused in the same way as the cached call. That holds for the
@@ -125,7 +125,7 @@ impl CheckRate {
         if asked <= cost || denial.answer.verdict == Verdict::Ban {
             return asked >= cost;
         }
-        let count = denial.answer.limits.first().map_or(0, |used| u64::from(used.count));
+        let count = denial.answer.limits.first().map_or(0, |used| used.count);
         let level = |cost: u32| self.rule.level(count + u64::from(cost));
         level(asked) == level(cost) && self.rule.limits.iter().all(|limit| asked <= limit.ceiling)
     }

@@ -141,7 +141,7 @@ impl<'a> Evaluation<'a> {
         if self.rule.tiers.is_empty() {
             return None;
         }
-        let total = u64::from(self.usages[0].count(self.now)) + u64::from(self.cost);
+        let total = self.usages[0].count(self.now) + u64::from(self.cost);
         self.rule.level(total).map(|level| (level, &self.rule.tiers[level], total))
     }
 

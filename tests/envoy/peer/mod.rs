@@ -6,6 +6,7 @@
 mod compare;
 mod rules;
 mod traffic;
+mod yaml;
 
 use std::{
     fs,

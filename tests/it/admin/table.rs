@@ -8,7 +8,7 @@ use super::{AdminServer, Scrape, exchange};
 use crate::support::{
     certificates::{Authority, Files},
     process::OwnRedis,
-    world::World,
+    world::{World, admit},
 };
 
 /// A rule of Envoy's service.
@@ -52,6 +52,8 @@ async fn use_all(server: &AdminServer) {
     let world = World::at(server.server.address()).await;
     world.admit("ar:1", "camera", "task").await;
     world.complete("ar:1", "camera", "task").await;
+    // A limit of the namespace refuses a call.
+    while world.client.clone().admit_task(admit("ar:1", "camera", "task")).await.is_ok() {}
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -64,7 +66,8 @@ async fn the_table_has_exactly_the_metrics_of_used_servers() {
     std::fs::create_dir_all(files.text("envoy")).unwrap();
     files.write("envoy/rules.yaml", ENVOY);
     let envoy = format!("[envoy]\nconfig = {:?}\n", files.text("envoy"));
-    files.write("pools.toml", &format!("[metrics]\npools = [\"ar:*\"]\n{envoy}"));
+    let limit = "[[namespace]]\nmatch = \"*\"\ncalls_per_second = 50\n";
+    files.write("pools.toml", &format!("[metrics]\npools = [\"ar:*\"]\n{envoy}{limit}"));
     let pools = files.text("pools.toml");
     let mut found = BTreeMap::new();
     let (remote, local) = (["--engine", &*url], ["--data-dir", &*data, "--memory-max", "1GiB"]);

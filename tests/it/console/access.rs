@@ -198,9 +198,9 @@ async fn a_caller_sees_its_namespace_and_its_names_only() {
     assert_eq!(seen(&of_named).await, [false, true, false]);
     assert_eq!(server.get("/pool?name=of-default", &of_named).await.status, 403);
     // Counters of the server are about all namespaces.
-    assert!(!server.get("/", &of_named).await.body.contains("Calls and refusals"));
+    assert!(!server.get("/", &of_named).await.body.contains("Calls, refusals and errors"));
     let of_any = server.sign_in(&any).await;
-    assert!(server.get("/", &of_any).await.body.contains("Calls and refusals"));
+    assert!(server.get("/", &of_any).await.body.contains("Calls, refusals and errors"));
     assert_eq!(seen(&of_any).await, [false, true, true]);
     assert_eq!(server.post("/namespace", &of_any, "namespace=acme").await.status, 303);
     assert_eq!(seen(&of_any).await, [true, false, false]);

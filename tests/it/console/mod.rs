@@ -7,6 +7,7 @@ mod live;
 mod names;
 mod pages;
 mod rates;
+mod refusals;
 mod shares;
 mod system;
 

@@ -9,9 +9,7 @@ use super::{
     },
     NAMES_RETRY, line_up,
 };
-use crate::decision::{
-    Decision, Holds, PARTITION_BYTES, budget::exceeded, error::Error, names::Namespace,
-};
+use crate::decision::{Decision, Holds, PARTITION_BYTES, error::Error, names::Namespace};
 
 impl<S: Tabled> Sharded for Vec<S> {
     fn execute<D>(engine: &Embedded, decision: &D) -> (Result<D::Outcome, Error>, u64)
@@ -116,11 +114,11 @@ impl Embedded {
         let Some(first) = new.first().filter(|_| self.counts.is_on()) else { return Ok(()) };
         let prefix = Namespace::prefix_of(first);
         let used = self.hub().namespaces().of(prefix);
-        match used.and_then(|used| used.bytes_max()) {
-            Some(most)
+        match used.and_then(|used| used.bytes_max().map(|most| (used, most))) {
+            Some((used, most))
                 if !self.counts.take_bytes(prefix, 0, most.saturating_sub(PARTITION_BYTES)) =>
             {
-                Err(exceeded("bytes_max", most, NAMES_RETRY))
+                Err(used.exceeded("bytes_max", most, NAMES_RETRY))
             }
             _ => Ok(()),
         }

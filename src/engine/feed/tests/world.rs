@@ -61,6 +61,10 @@ impl Topic for Numbers {
 
     const HISTORIES: usize = 2;
 
+    fn name(&self) -> (&str, &str) {
+        ("", "numbers")
+    }
+
     fn read(&self, history: usize, after: After) -> Read {
         Read { log: self.0.clone(), history, after }
     }

@@ -69,7 +69,7 @@ pub async fn used() -> Series {
     let mut series = Series::new();
     for configuration in [
         format!("data_dir = \"{}\"\nmemory_max = \"1GiB\"", data.text()),
-        format!("engine = \"{}\"", redis.url()),
+        format!("engine = \"{}\"\n[[namespace]]\nmatch = \"\"\ncalls_per_second = 40", redis.url()),
         "[tls]\ncert = \"DIR/tls.crt\"\nkey = \"DIR/tls.key\"".to_owned(),
     ] {
         let scraped = Scraped::start(&configuration).await;

@@ -121,7 +121,7 @@ fn check_refusals(call: &CheckRate, answer: &Answer) {
             let paid = if call.cost == 0 { 0 } else { cost };
             for (limit, used) in limits {
                 assert!(
-                    !limit.refuses(used.count.saturating_sub(paid), cost),
+                    !limit.refuses(used.count.saturating_sub(paid.into()), cost),
                     "{call:?}: {answer:?}"
                 );
             }

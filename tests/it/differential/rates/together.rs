@@ -35,6 +35,8 @@ pub fn rules() -> Vec<(Arc<Rule>, u32)> {
         rule(b"bucket", Algorithm::TokenBucket, 7, 60_000),
         rule(b"year", Algorithm::CalendarWindow, 1000, 31_536_000_000),
         rule(b"fixed", Algorithm::FixedWindow, 9, 5000),
+        rule(b"fixed", Algorithm::FixedWindow, u32::MAX, 5000),
+        rule(b"hour", Algorithm::SlidingWindow, u32::MAX, 3_600_000),
     ]
 }
 
@@ -43,8 +45,9 @@ impl History {
     /// the count, and the server compares it.
     pub(super) async fn count_hits(&mut self, context: &str) {
         let number = *[1, 2, 20].choose(&mut self.random).unwrap();
-        let counts: Vec<_> =
-            (0..number).map(|_| CountHits { max: u32::MAX, ..self.count().0 }).collect();
+        let counts: Vec<_> = (0..number)
+            .map(|_| CountHits { max: u32::MAX, reports: false, ..self.count().0 })
+            .collect();
         self.twins.agree_all(&mut self.meters, &counts, context).await;
     }
 
@@ -76,7 +79,7 @@ impl History {
         &mut self,
         counts: &[(CountHits, Enforcement)],
         context: &str,
-    ) -> Vec<Option<u32>> {
+    ) -> Vec<Option<u64>> {
         let mut looks = Vec::new();
         for (count, _) in counts {
             let look = CheckRate { cost: 0, ..count.check.clone() };
@@ -103,6 +106,7 @@ impl History {
             0..6 => Enforcement::Enforced,
             _ => *kinds.choose(&mut self.random).unwrap(),
         };
-        (CountHits { check, max }, kind)
+        let reports = self.random.random_bool(0.3);
+        (CountHits { check, max, reports, is_share: false }, kind)
     }
 }
