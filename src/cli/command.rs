@@ -206,8 +206,9 @@ impl Greeting<'_> {
                 let what = match durability {
                     Durability::Always => "each answer is synced before it is sent",
                     Durability::Interval => {
-                        "a kill or power loss loses at most one second of answers"
+                        "a kill loses no answer, a power loss at most one second of answers"
                     }
+                    Durability::None => "a kill or power loss loses at most one second of answers",
                 };
                 format!("embedded, data directory {}: {what}", path.display())
             }

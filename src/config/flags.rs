@@ -58,9 +58,10 @@ pub struct ServeFlags {
     #[arg(long, value_name = "DIR", env = "TOLLGATE_DATA_DIR")]
     pub data_dir: Option<PathBuf>,
 
-    /// When a change is synced to the data directory: `always`, before its answer is sent;
-    /// `interval`, within a second, so that a kill or power loss loses at most the answers of the
-    /// last second [default: interval]
+    /// What survives of a change in the data directory: `always`, everything, because it is synced
+    /// before its answer is sent; `interval`, a kill of the process, and it is synced within a second,
+    /// so that a power loss loses at most the answers of the last second; `none`, neither: a kill
+    /// loses that second, too [default: interval]
     #[arg(long, value_name = "DURABILITY", env = "TOLLGATE_DURABILITY")]
     pub durability: Option<DurabilityName>,
 
@@ -130,14 +131,17 @@ impl LogFormat {
     }
 }
 
-/// When a change is synced to the data directory.
+/// What survives of a change in the data directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DurabilityName {
-    /// Before its answer is sent.
+    /// Everything: a change is synced before its answer is sent.
     Always,
-    /// Within a second. If the disk is slower than that, answers wait for it.
+    /// A kill: a change is written before its answer is sent, and synced within a second. If the
+    /// disk is slower than that, answers wait for it.
     Interval,
+    /// A change is synced within a second; before that a kill loses it.
+    None,
 }
 
 impl From<DurabilityName> for Durability {
@@ -145,6 +149,7 @@ impl From<DurabilityName> for Durability {
         match name {
             DurabilityName::Always => Durability::Always,
             DurabilityName::Interval => Durability::Interval,
+            DurabilityName::None => Durability::None,
         }
     }
 }

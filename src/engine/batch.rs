@@ -15,7 +15,7 @@ use tokio::task::yield_now;
 use super::{
     Answered, AnsweredBy, Batch, Engine,
     denial_cache::Recall,
-    embedded::{Embedded, Sharded},
+    embedded::{Embedded, Seen, Sharded},
 };
 use crate::decision::{
     Decision, denial::Deniable, error::Error, fallback::Degradable, time::monotonic,
@@ -157,7 +157,7 @@ where
     D: Decision<State: Sharded>,
 {
     engine.admit()?;
-    let (mut outcomes, mut last) = (Vec::with_capacity(decisions.len()), 0);
+    let (mut outcomes, mut last) = (Vec::with_capacity(decisions.len()), Seen::default());
     let (mut executed, mut busy) = (0, 0);
     while outcomes.len() < decisions.len() {
         if executed >= EXECUTED_MAX {
@@ -169,7 +169,7 @@ where
         }
         let open = &decisions[outcomes.len()..];
         let run = &open[..open.len().min(EXECUTED_MAX - executed)];
-        let change = engine.execute_run(run, busy == BUSY_MAX, |outcome| {
+        let seen = engine.execute_run(run, busy == BUSY_MAX, |outcome| {
             executed += 1;
             let is_decided = !outcome.as_ref().is_ok_and(&is_unfinished);
             match is_decided {
@@ -179,8 +179,8 @@ where
             }
             is_decided
         });
-        match change {
-            Some(change) => (last, busy) = (last.max(change), 0),
+        match seen {
+            Some(seen) => (last, busy) = (last.and(seen), 0),
             None => {
                 busy += 1;
                 yield_now().await;

@@ -113,10 +113,10 @@ impl Engine {
         match self {
             Engine::Embedded(engine) => {
                 engine.admit()?;
-                let (outcome, change) = engine.execute(decision);
-                if !engine.is_synced(change) {
-                    // Boxed, as below: nearly all calls need not wait for the disk.
-                    Box::pin(engine.synced(change, deadline)).await?;
+                let (outcome, seen) = engine.execute(decision);
+                if !engine.is_synced(seen) {
+                    // Boxed, as below: without a data directory no call waits.
+                    Box::pin(engine.synced(seen, deadline)).await?;
                 }
                 outcome
             }

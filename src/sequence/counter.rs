@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::allocation::Range;
+use super::{ahead::Ahead, allocation::Range};
 use crate::decision::{
     Bin, Holds, State,
     replay_cache::{ReplayCache, ReplayValue},
@@ -18,6 +18,8 @@ pub struct Counter {
     pub(super) last: Option<(u64, Timestamp)>,
     /// The marks of a sequence that reserves values ahead.
     pub(super) marks: Option<Marks>,
+    /// The values that the embedded engine has reserved on its disk; `None` without a disk.
+    pub(super) ahead: Option<Box<Ahead>>,
     /// Allocated ranges by request id, for repeats; true if the floor was applied.
     pub(super) replays: ReplayCache<(Range, bool)>,
 }

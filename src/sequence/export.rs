@@ -1,6 +1,10 @@
 //! Export and import of a sequence: its values in Redis as entries, and back.
 
-use super::{Counter, Range, allocation::decimal, counter::Marks, record::REPLAY};
+use super::{
+    Counter, Range,
+    allocation::decimal,
+    record::{Head, REPLAY},
+};
 use crate::decision::{
     Call, Reply,
     error::Error,
@@ -13,9 +17,6 @@ use crate::decision::{
 /// The source of the values; [`REPLAY`] is that of an answer.
 const COUNTER: u8 = b'c';
 
-/// The persisted head. Reserved values are not exported, because the last value is exact and the
-/// target reserves again.
-pub(super) type Head = (Option<(u64, Timestamp)>, Option<Marks>);
 /// A persisted answer.
 type Answer = (Timestamp, (Range, bool));
 

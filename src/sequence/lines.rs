@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{COUNT_MAX, Counter, Range, VALUE_MAX, export::Head, record::REPLAY};
+use super::{
+    COUNT_MAX, Counter, Range, VALUE_MAX,
+    record::{Head, REPLAY},
+};
 use crate::decision::{
     export::{Checked, EntryLine, Text},
     names::SEPARATOR,

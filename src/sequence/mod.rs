@@ -21,6 +21,7 @@
 //! | GetSequence | [`GetSequence`] | `lua/sequence/get.lua` |
 //! | SetSequenceFloor | [`SetSequenceFloor`] | `lua/sequence/set_floor.lua` |
 
+mod ahead;
 mod allocation;
 mod calendar;
 mod counter;
@@ -36,6 +37,7 @@ mod reserve;
 mod rules;
 mod set_floor;
 
+pub(crate) use ahead::RESERVED;
 pub use allocation::{Allocation, Range};
 pub use calendar::Unit;
 pub use counter::{Counter, ReservedBlock};
@@ -44,6 +46,7 @@ pub use get::GetSequence;
 pub use layout::Layout;
 pub(crate) use lines::{RangeLine, SequenceLine};
 pub use next::NextSequence;
+pub(crate) use record::above_reserved;
 pub use reserve::ReserveSequence;
 pub use rules::{Reserve, SequenceRule, Sequences};
 pub use set_floor::{Floor, SetSequenceFloor};

@@ -11,7 +11,7 @@ use crate::decision::{
     names::Name,
     script::{self, Script},
     stages,
-    time::Timestamp,
+    time::{RESERVED_AFTER, Timestamp},
 };
 
 /// Allocates `count` values that no other caller ever gets.
@@ -141,8 +141,8 @@ impl Decision for NextSequence {
 }
 
 impl Issues for NextSequence {
-    /// With a calendar the values are at least those of the period of `floor`. Values without a
-    /// calendar do not depend on a clock, and can repeat after a loss.
+    /// With a calendar the values are at least those of the period of `floor`. All values are
+    /// also above the reserved ones (`ahead`).
     fn decide_above(&self, counter: &mut Counter, now: Timestamp, floor: Timestamp) -> Allocation {
         let request = self.request.as_ref().map(Name::as_bytes);
         if let Some(&(range, floor_applied)) =
@@ -159,6 +159,10 @@ impl Issues for NextSequence {
         let allocation = self.allot(last, confirmed, now.max(floor));
         if let Allocation::Given { range, floor_applied, .. } = allocation {
             counter.last = Some((range.last, now));
+            if let Some(ahead) = &mut counter.ahead {
+                let end = now.max(floor).after(RESERVED_AFTER);
+                ahead.set_by_clock(self.sequence.dating().map_or(0, |dating| dating.first(end)));
+            }
             // Store the caller's knowledge, so that the next call need not reserve again.
             if let Some((marks, confirmed)) = counter.marks.as_mut().zip(confirmed) {
                 marks.confirmed = confirmed;

@@ -103,6 +103,11 @@ macro_rules! capabilities {
                 }
             }
 
+            /// The process has lost its last changes.
+            pub fn lose(&mut self) {
+                $(self.$place.iter_mut().for_each(|state| Arc::make_mut(state).lose());)*
+            }
+
             /// Drops entries that no caller asks about after a long jump of time.
             pub fn forget(&mut self, now: u64) {
                 $(self.$place.iter_mut().for_each(|state| Arc::make_mut(state).forget(now));)*

@@ -54,6 +54,8 @@ pub trait Capability: Clone + fmt::Debug {
     fn is_change(answer: &Self::Answer) -> bool;
     /// Notes that a request is in flight in this step.
     fn mention(&mut self, _ask: &Self::Ask, _step: u64) {}
+    /// The process has lost its last changes: numbers that it had reserved are skipped.
+    fn lose(&mut self) {}
     /// Drops entries that no caller asks about after a long jump of time.
     fn forget(&mut self, _now: u64) {}
 }

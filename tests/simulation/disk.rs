@@ -1,4 +1,5 @@
-//! A simulated disk: it can be full, and its power can fail within a write.
+//! A simulated disk: it can be full, and its power can fail within a write. It holds a redb file and
+//! the two files of the log.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +12,7 @@ use std::{
 };
 
 use redb::StorageBackend;
-use tollgate::engine::embedded::Disk;
+use tollgate::engine::embedded::{Disk, LogFile};
 
 const PAGE: usize = 4096;
 const SECTOR: usize = 512;
@@ -26,6 +27,8 @@ pub enum End {
         /// Selects the lost sectors.
         dice: u64,
     },
+    /// A power loss: all unsynced writes are lost.
+    PowerCut,
 }
 
 #[derive(Debug, Default)]
@@ -33,6 +36,10 @@ struct Platter {
     seen: Vec<u8>,
     /// The synced content of the pages that were written since the last sync.
     unsynced: BTreeMap<usize, Vec<u8>>,
+    /// The files of the log. They are synced only when they are empty.
+    logs: [Vec<u8>; 2],
+    /// Counts the starts of the machine.
+    boot: u64,
     is_full: bool,
     /// Number of writes and syncs until every operation fails; `None` for no limit.
     left: Option<u32>,
@@ -56,7 +63,10 @@ pub fn scatter(number: u64) -> u64 {
 impl Made {
     pub fn disk(&self) -> Disk {
         let made = self.clone();
+        let log = |index| Box::new(MadeLog { made: self.clone(), index }) as Box<dyn LogFile>;
+        let boot = self.lock().boot.to_string();
         Disk::custom(Path::new("made-up"), move |builder| builder.create_with_backend(made.clone()))
+            .with_log([log(0), log(1)], &boot)
     }
 
     /// Sets whether the disk is full. Returns the previous value.
@@ -74,9 +84,25 @@ impl Made {
         self.is_gone.store(true, Ordering::SeqCst);
         let mut platter = self.lock();
         let unsynced = std::mem::take(&mut platter.unsynced);
-        if let End::PowerLoss { dice } = end {
+        let power = match end {
+            End::Kill => None,
+            End::PowerLoss { dice } => Some((dice, scatter(dice) % 9)),
+            End::PowerCut => Some((0, 0)),
+        };
+        if let Some((dice, kept)) = power {
             // Keeps none, some or all of the unsynced sectors.
-            let kept = scatter(dice) % 9;
+            platter.boot += 1;
+            for (index, log) in platter.logs.iter_mut().enumerate() {
+                let dice = dice.wrapping_add(1 << (40 + index));
+                if kept == 0 || scatter(dice).is_multiple_of(3) {
+                    log.truncate(log.len() * kept as usize / 9);
+                }
+                for (place, sector) in log.chunks_mut(SECTOR).enumerate() {
+                    if scatter(dice.wrapping_add(place as u64)) % 8 >= kept {
+                        sector.fill(0);
+                    }
+                }
+            }
             for (page, before) in unsynced {
                 for (place, sector) in before.chunks(SECTOR).enumerate() {
                     let at = page * PAGE + place * SECTOR;
@@ -103,6 +129,40 @@ impl Made {
         }
         platter.left = platter.left.map(|left| left - 1);
         Ok(platter)
+    }
+}
+
+/// A file of the log.
+#[derive(Debug)]
+struct MadeLog {
+    made: Made,
+    index: usize,
+}
+
+impl LogFile for MadeLog {
+    fn read(&mut self) -> io::Result<Vec<u8>> {
+        Ok(self.made.lock().logs[self.index].clone())
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut platter = self.made.work()?;
+        let is_full = platter.is_full;
+        let log = &mut platter.logs[self.index];
+        assert_eq!(log.len() as u64, offset, "a record follows the last one");
+        // A full disk takes a part of it.
+        let taken = if is_full { bytes.len() / 2 } else { bytes.len() };
+        log.extend_from_slice(&bytes[..taken]);
+        if is_full { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.made.work()?.logs[self.index].truncate(length as usize);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        assert!(self.made.work()?.logs[self.index].is_empty(), "only an empty log is synced");
+        Ok(())
     }
 }
 

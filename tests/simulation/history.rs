@@ -25,6 +25,8 @@ pub enum Happened {
     Refused(Request, String),
     /// The journal has written up to this mark, or has failed.
     Written { mark: u64, is_down: bool },
+    /// The log was written up to this mark, or has failed.
+    Logged { mark: u64, is_logged: bool },
     /// Time passed, in µs.
     Passed(u64),
     /// The system clock was set: its distance from the true time, in µs.
@@ -66,6 +68,7 @@ impl History {
             | Happened::Waits(_, other)
             | Happened::Refused(other, _) => request.is_none_or(|request| request.is_about(other)),
             Happened::Written { is_down, .. } => !is_down,
+            Happened::Logged { is_logged, .. } => !is_logged,
             Happened::Passed(_) | Happened::Swept => request.is_none(),
             _ => true,
         };

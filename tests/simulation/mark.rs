@@ -1,5 +1,5 @@
-//! The mark: a sequence that shows which state a process has found on the disk. Also the end and
-//! the new token in an answer.
+//! The mark: a stock that shows which state a process has found on the disk. Also the end, the new
+//! token and the new values in an answer.
 
 use std::sync::Arc;
 
@@ -8,34 +8,26 @@ use tollgate::{
     engine::Engine,
     lock::Acquisition,
     rate::CheckOutcome,
-    sequence::{Allocation, GetSequence, NextSequence, Sequence},
+    sequence::{Allocation, Range},
+    stock::{GetStock, SetStock, StockOutcome},
 };
 
 use crate::{
     callers::{Answer, Request},
     capability::{Answering, Part, deadline, name},
-    lock, pool, rate,
+    lock, pool, rate, sequence,
     world::poll,
 };
-
-fn sequence() -> Sequence {
-    Sequence::new(&name("mark"), None)
-}
 
 /// Advances the mark to `number`. Returns whether that was decided.
 pub fn advance(engine: &Arc<Engine>, number: u64) -> bool {
     let engine = engine.clone();
-    let mut advancing: Answering<Allocation> = Box::pin(async move {
-        let (sequence, count, step) = (sequence(), 1, 1);
-        let (floor, request, reserve, confirmed) = (None, None, None, None);
-        let next = NextSequence { sequence, count, step, floor, request, reserve, confirmed };
-        engine.submit(&next, deadline()).await.map(|given| given.outcome)
+    let mut advancing: Answering<_> = Box::pin(async move {
+        let set = SetStock { sku: name("mark"), on_hand: number };
+        engine.submit(&set, deadline()).await.map(|set| set.outcome)
     });
     match poll(&mut advancing) {
-        Some(Ok(Allocation::Given { range, .. })) => {
-            assert_eq!(range.last, number, "the mark rises by one");
-            true
-        }
+        Some(Ok(StockOutcome::Decided { .. })) => true,
         Some(_) => false,
         // Decided, and waits for the disk.
         None => true,
@@ -46,11 +38,28 @@ pub fn advance(engine: &Arc<Engine>, number: u64) -> bool {
 pub fn read(engine: &Arc<Engine>) -> u64 {
     let engine = engine.clone();
     let mut reading: Answering<_> = Box::pin(async move {
-        let get = GetSequence { sequence: sequence() };
-        engine.submit(&get, deadline()).await.map(|last| last.outcome)
+        let get = GetStock { sku: name("mark") };
+        engine.submit(&get, deadline()).await.map(|found| found.outcome)
     });
-    let last = poll(&mut reading).expect("nothing is written yet").unwrap();
-    last.map_or(0, |(last, _)| last)
+    match poll(&mut reading).expect("nothing is written yet").unwrap() {
+        StockOutcome::Decided { stock, .. } => stock.on_hand,
+        _ => 0,
+    }
+}
+
+/// The values that a sequence has given out for the first time, with its part.
+pub fn values(request: &Request, answer: &Answer) -> Option<((char, Part), Range)> {
+    match (request, answer) {
+        (
+            Request::Serial(part, _),
+            Answer::Serial(sequence::Answer::Given(Allocation::Given {
+                range,
+                replayed: false,
+                ..
+            })),
+        ) => Some((('s', *part), *range)),
+        _ => None,
+    }
 }
 
 /// The end of the lease, wait or ban in an answer, in µs.

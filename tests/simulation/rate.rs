@@ -194,9 +194,9 @@ impl Key {
         let [limit] = &state.limits[..] else { return Err("one limit") };
         let since = now.saturating_sub(WINDOW);
         let is_sliding = ALGORITHMS[usize::from(self.part.index)] == Algorithm::SlidingWindow;
-        let is_complete = u64::from(limit.count) >= self.spent(since);
+        let is_complete = limit.count >= self.spent(since);
         holds(!is_sliding || is_complete, "all calls of the window are counted")?;
-        holds(u64::from(limit.count) <= MAX, "no more calls than the limit")
+        holds(limit.count <= MAX, "no more calls than the limit")
     }
 }
 

@@ -41,6 +41,8 @@ pub enum Answer {
 pub struct Serials {
     part: Part,
     last: Option<u64>,
+    /// Whether reserved values were skipped since `last`.
+    may_skip: bool,
     requests: u32,
     /// The values of each request, and the time until which it can be repeated.
     replays: BTreeMap<u32, (Range, u64)>,
@@ -73,10 +75,11 @@ impl Serials {
         holds(floor.is_none_or(|floor| first >= floor), "not below the floor")?;
         if self.part.index != DATED {
             let next = self.last.unwrap_or(0) + step;
-            holds(first == next.max(floor.unwrap_or(0)), "no value is skipped")?;
+            let next = next.max(floor.unwrap_or(0));
+            holds(first == next || self.may_skip && first > next, "no value is skipped")?;
         }
         holds((range.count, range.step) == (count, step), "count and step are as requested")?;
-        self.last = Some(range.last);
+        (self.last, self.may_skip) = (Some(range.last), false);
         if let Some(request) = request {
             self.replays.insert(request, (range, now + REPLAY));
         }
@@ -106,7 +109,7 @@ impl Capability for Serials {
     type Answer = Answer;
 
     fn new(part: Part) -> Serials {
-        Serials { part, last: None, requests: 0, replays: BTreeMap::new() }
+        Serials { part, last: None, may_skip: false, requests: 0, replays: BTreeMap::new() }
     }
 
     fn part(&self) -> Part {
@@ -163,9 +166,16 @@ impl Capability for Serials {
             Answer::Given(allocation) => self.given(ask, allocation, now),
             Answer::Moved(moved) => self.moved(ask, *moved),
             Answer::Last(last) => {
-                holds(last.map(|(last, _)| last) == self.last, "the view has the last value")
+                let last = last.map(|(last, _)| last);
+                let is_skipped = std::mem::take(&mut self.may_skip) && last > self.last;
+                let known = std::mem::replace(&mut self.last, last);
+                holds(last == known || is_skipped, "the view has the last value")
             }
         }
+    }
+
+    fn lose(&mut self) {
+        self.may_skip = true;
     }
 
     fn is_change(answer: &Answer) -> bool {

@@ -33,6 +33,17 @@ const RUNS: u64 = 2 * SECOND;
 /// Jump of time after which callers ask only about running and queued tasks.
 const LONG: u64 = 600 * SECOND;
 
+/// How the processes of a world end.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Ends {
+    /// In every way.
+    Any,
+    /// By kills only: the system keeps all writes.
+    Kills,
+    /// By power losses that take all unsynced writes.
+    PowerCuts,
+}
+
 /// A call that was decided, and waits for the disk.
 struct Waiting {
     request: Request,
@@ -68,6 +79,10 @@ pub struct World {
     known: Vec<(u64, Callers)>,
     /// Counted up in the store before each write: shows which state a process has found.
     mark: u64,
+    /// The last mark that is certainly in the log.
+    logged: u64,
+    /// How processes end.
+    ends_by: Ends,
     /// Times of the first and of the last acknowledged change that may be lost.
     unsure: Option<(u64, u64)>,
     /// The last token of each part that callers have seen. A guarded resource remembers it,
@@ -82,7 +97,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(seed: u64, durability: Durability) -> World {
+    pub fn new(seed: u64, durability: Durability, ends_by: Ends) -> World {
         let (disk, callers) = (Made::default(), Callers::new());
         World {
             seed,
@@ -99,6 +114,8 @@ impl World {
             network: Vec::new(),
             waiting: VecDeque::new(),
             mark: 0,
+            logged: 0,
+            ends_by,
             unsure: None,
             fences: BTreeMap::new(),
             leases: Leases::default(),
@@ -114,7 +131,8 @@ impl World {
             match self.random.random_range(0..1000) {
                 0..330 => self.think(),
                 330..830 => self.deliver(),
-                830..920 => self.pass(),
+                830..910 => self.pass(),
+                910..920 => self.log(),
                 920..976 => self.write(false),
                 976..984 => self.sweep(),
                 984..996 => self.relieve(),
@@ -176,7 +194,7 @@ impl World {
     pub fn send(&mut self, request: Request) {
         let idle = self.life.source() - self.life.written_at;
         // The thread of the journal may have been starved: calls then wait for it.
-        let is_starved = self.durability == Durability::Interval && self.random.random_bool(0.1);
+        let is_starved = self.durability != Durability::Always && self.random.random_bool(0.1);
         if idle >= RUNS && !is_starved {
             self.write(false);
         }
@@ -193,6 +211,10 @@ impl World {
             None => {
                 self.note(Happened::Waits(at.now, request.clone()));
                 self.waiting.push_back(Waiting { request, at, answering });
+                // Usually the thread of the log follows soon.
+                if self.durability == Durability::Interval && self.random.random_bool(0.7) {
+                    self.log();
+                }
             }
         }
     }
@@ -212,6 +234,11 @@ impl World {
             && self.fences.insert(part, token).is_some_and(|last| token <= last)
         {
             self.violated("fencing tokens grow, even after a loss", Some(request));
+        }
+        if let Some((part, range)) = mark::values(request, answer)
+            && self.fences.insert(part, range.last).is_some_and(|last| range.first() <= last)
+        {
+            self.violated("values of a sequence grow, even after a loss", Some(request));
         }
         if let Err(rule) = self.leases.check(request, answer, now, system) {
             self.violated(rule, Some(request));
@@ -284,12 +311,43 @@ impl World {
         if is_down {
             self.all_is_down();
         } else if is_marked {
-            // A later process may find this state. It may include grants to waiting calls, whose
-            // callers have not seen them.
-            let mut callers = self.callers.clone();
-            self.waiting.iter().for_each(|waiting| callers.give_up(&waiting.request));
-            self.known.push((self.mark, callers));
+            self.remember();
         }
+    }
+
+    /// A later process may find this state. It may include grants to waiting calls, whose callers
+    /// have not seen them.
+    fn remember(&mut self) {
+        let mut callers = self.callers.clone();
+        self.waiting.iter().for_each(|waiting| callers.give_up(&waiting.request));
+        self.known.push((self.mark, callers));
+    }
+
+    /// Lets the journal append to its log once, and answers the calls that wait for no more.
+    fn log(&mut self) {
+        if self.durability != Durability::Interval
+            || !mark::advance(&self.life.engine, self.mark + 1)
+        {
+            return;
+        }
+        self.mark += 1;
+        self.life.writer.log();
+        let is_logged = self.life.engine.check().is_ok();
+        self.note(Happened::Logged { mark: self.mark, is_logged });
+        if is_logged {
+            self.logged = self.mark;
+            for mut waiting in std::mem::take(&mut self.waiting) {
+                match poll(&mut waiting.answering) {
+                    Some(Ok(answer)) => self.answered(&waiting.request, &answer, waiting.at),
+                    Some(Err(error)) => {
+                        let rule = format!("a logged call is answered: {error}");
+                        self.violated(&rule, Some(&waiting.request));
+                    }
+                    None => self.waiting.push_back(waiting),
+                }
+            }
+        }
+        self.remember();
     }
 
     fn all_is_down(&mut self) {
@@ -302,7 +360,7 @@ impl World {
                 }
             }
         }
-        (self.unsure, self.settled) = (None, self.life.now());
+        (self.unsure, self.settled, self.logged) = (None, self.life.now(), self.mark);
         self.leases.all_is_synced();
         self.known = vec![(self.mark, self.callers.clone())];
     }

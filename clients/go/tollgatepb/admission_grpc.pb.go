@@ -188,9 +188,9 @@ type AdmissionServiceClient interface {
 	// events (10,000, or the configured `history`) until 24 hours without a new one. Events
 	// arrive in order and at least once. Resume an ended stream with the cursor of its last
 	// event.
-	// If Redis loses its last writes (failover, crash), or the embedded engine the last
-	// second (durability "interval"), new events can reuse the cursors of streamed events. No
-	// gap is reported then.
+	// If Redis loses its last writes (failover, crash), or the embedded engine its last second
+	// (a power loss with durability "interval", a kill with "none"), new events can reuse the
+	// cursors of streamed events. No gap is reported then.
 	// The stream fails with RESOURCE_EXHAUSTED if the watcher reads too slowly to get every
 	// event, and with UNAVAILABLE when the server shuts down. It waits while the store is
 	// unreachable. A server has at most `limits.watchers` watchers, by default
@@ -526,9 +526,9 @@ type AdmissionServiceServer interface {
 	// events (10,000, or the configured `history`) until 24 hours without a new one. Events
 	// arrive in order and at least once. Resume an ended stream with the cursor of its last
 	// event.
-	// If Redis loses its last writes (failover, crash), or the embedded engine the last
-	// second (durability "interval"), new events can reuse the cursors of streamed events. No
-	// gap is reported then.
+	// If Redis loses its last writes (failover, crash), or the embedded engine its last second
+	// (a power loss with durability "interval", a kill with "none"), new events can reuse the
+	// cursors of streamed events. No gap is reported then.
 	// The stream fails with RESOURCE_EXHAUSTED if the watcher reads too slowly to get every
 	// event, and with UNAVAILABLE when the server shuts down. It waits while the store is
 	// unreachable. A server has at most `limits.watchers` watchers, by default

@@ -58,7 +58,7 @@ const (
 //     set back by up to 5 minutes.
 //   - The embedded engine keeps locks in memory: a restart frees all of them, and tokens
 //     continue from the time. With a data directory locks survive a restart; with durability
-//     "interval" the last second may be lost.
+//     "interval" a power loss, with "none" a kill, too, may lose the last second.
 //   - On Redis a grant is as durable as the writes of Redis. A failover to a replica without
 //     the last writes may free a held lock for a second holder. The second token is higher,
 //     even if the clock of the new primary is behind by up to an hour (docs/reliability.md).
@@ -210,7 +210,7 @@ func (c *lockServiceClient) ListLocks(ctx context.Context, in *ListLocksRequest,
 //     set back by up to 5 minutes.
 //   - The embedded engine keeps locks in memory: a restart frees all of them, and tokens
 //     continue from the time. With a data directory locks survive a restart; with durability
-//     "interval" the last second may be lost.
+//     "interval" a power loss, with "none" a kill, too, may lose the last second.
 //   - On Redis a grant is as durable as the writes of Redis. A failover to a replica without
 //     the last writes may free a held lock for a second holder. The second token is higher,
 //     even if the clock of the new primary is behind by up to an hour (docs/reliability.md).

@@ -45,8 +45,9 @@ const (
 // Guarantees:
 //   - Always: no value repeats, for any number of callers and servers, lost replies, idle
 //     times, and clocks that are set back while the store runs.
-//   - Embedded engine with a data directory: with durability "always" no restart repeats a
-//     value; with "interval" a kill can repeat the values of its last second.
+//   - Embedded engine with a data directory: no restart repeats a value, whatever the
+//     durability. With "interval" after a power loss, and with "none" after a kill, too, values
+//     are skipped.
 //   - Embedded engine without a data directory: values are in memory. After a restart,
 //     sequences without a calendar begin again at 1. Sequences with a calendar can repeat
 //     values of the period (millisecond, day, …) of the restart and of later periods that had
@@ -190,8 +191,9 @@ func (c *sequenceServiceClient) ListSequences(ctx context.Context, in *ListSeque
 // Guarantees:
 //   - Always: no value repeats, for any number of callers and servers, lost replies, idle
 //     times, and clocks that are set back while the store runs.
-//   - Embedded engine with a data directory: with durability "always" no restart repeats a
-//     value; with "interval" a kill can repeat the values of its last second.
+//   - Embedded engine with a data directory: no restart repeats a value, whatever the
+//     durability. With "interval" after a power loss, and with "none" after a kill, too, values
+//     are skipped.
 //   - Embedded engine without a data directory: values are in memory. After a restart,
 //     sequences without a calendar begin again at 1. Sequences with a calendar can repeat
 //     values of the period (millisecond, day, …) of the restart and of later periods that had

@@ -50,9 +50,9 @@ const (
 //   - The largest quantity is 2^53-1 (9,007,199,254,740,991), for on_hand and sold
 //     together.
 //   - The embedded engine keeps stock in memory and loses it with the server, unless it has a
-//     data directory; with durability "interval" the last second can be lost. On Redis stock
-//     is as durable as the writes of Redis: a failover to a replica without the last writes
-//     loses their reservations and sales.
+//     data directory; with durability "interval" a power loss, with "none" a kill, too, can
+//     lose the last second. On Redis stock is as durable as the writes of Redis: a failover to
+//     a replica without the last writes loses their reservations and sales.
 //   - Orders are remembered for 24 hours after confirmation, cancellation or the lapse of the
 //     hold. Later they are unknown.
 //
@@ -225,9 +225,9 @@ func (c *stockServiceClient) ListStock(ctx context.Context, in *ListStockRequest
 //   - The largest quantity is 2^53-1 (9,007,199,254,740,991), for on_hand and sold
 //     together.
 //   - The embedded engine keeps stock in memory and loses it with the server, unless it has a
-//     data directory; with durability "interval" the last second can be lost. On Redis stock
-//     is as durable as the writes of Redis: a failover to a replica without the last writes
-//     loses their reservations and sales.
+//     data directory; with durability "interval" a power loss, with "none" a kill, too, can
+//     lose the last second. On Redis stock is as durable as the writes of Redis: a failover to
+//     a replica without the last writes loses their reservations and sales.
 //   - Orders are remembered for 24 hours after confirmation, cancellation or the lapse of the
 //     hold. Later they are unknown.
 //

@@ -26,8 +26,8 @@ pub enum Change<'a> {
     Clear(&'a [u8]),
 }
 
-/// A write batch: changes in order. Each is encoded as a letter, the lengths of key and value, the
-/// key and the value.
+/// A write batch: changes in order. Each is encoded as a letter, the lengths of key and value (4 bytes
+/// each, little-endian), the key and the value. The log of a data directory contains this encoding.
 #[derive(Debug, Default)]
 pub struct Row {
     bytes: Vec<u8>,
@@ -40,7 +40,7 @@ pub struct Row {
 const PUT: u8 = b'p';
 const REMOVE: u8 = b'r';
 const CLEAR: u8 = b'c';
-const LENGTH: usize = size_of::<usize>();
+const LENGTH: usize = size_of::<u32>();
 
 impl Row {
     /// An empty batch with space for this many bytes.
@@ -78,21 +78,12 @@ impl Row {
 
     /// The changes, in order.
     pub fn iter(&self) -> impl Iterator<Item = Change<'_>> {
-        let mut rest = &self.bytes[..self.end];
-        from_fn(move || {
-            let (letter, lengths) = rest.split_first()?;
-            let (of_key, lengths) = lengths.split_first_chunk::<LENGTH>()?;
-            let (of_value, both) = lengths.split_first_chunk::<LENGTH>()?;
-            let (key, behind) = both.split_at_checked(usize::from_ne_bytes(*of_key))?;
-            let (value, next) = behind.split_at_checked(usize::from_ne_bytes(*of_value))?;
-            rest = next;
-            Some(match *letter {
-                PUT => Change::Put(key, value),
-                REMOVE => Change::Remove(key),
-                CLEAR => Change::Clear(key),
-                _ => return None,
-            })
-        })
+        decode_changes(self.bytes())
+    }
+
+    /// The encoded changes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.end]
     }
 
     /// Appends one change; `value` appends its value. The change counts only once `value` returns.
@@ -106,7 +97,7 @@ impl Row {
         let of_part: usize = part.iter().map(|bytes| bytes.len()).sum();
         self.bytes.truncate(self.end);
         self.bytes.push(letter);
-        self.bytes.extend_from_slice(&(partition.len() + of_part).to_ne_bytes());
+        self.bytes.extend_from_slice(&length_of(partition.len() + of_part));
         let length = self.bytes.len();
         self.bytes.extend_from_slice(&[0; LENGTH]);
         self.bytes.extend_from_slice(partition);
@@ -114,7 +105,7 @@ impl Row {
         let begin = self.bytes.len();
         value(&mut self.bytes);
         let of_value = self.bytes.len() - begin;
-        self.bytes[length..length + LENGTH].copy_from_slice(&of_value.to_ne_bytes());
+        self.bytes[length..length + LENGTH].copy_from_slice(&length_of(of_value));
         self.end = self.bytes.len();
         self.len += 1;
     }
@@ -124,6 +115,29 @@ impl Row {
         self.bytes.shrink_to(KEPT_BYTES);
         (self.end, self.len) = (0, 0);
     }
+}
+
+/// The changes of an encoded batch, in order.
+pub fn decode_changes(mut rest: &[u8]) -> impl Iterator<Item = Change<'_>> {
+    from_fn(move || {
+        let (letter, lengths) = rest.split_first()?;
+        let (of_key, lengths) = lengths.split_first_chunk::<LENGTH>()?;
+        let (of_value, both) = lengths.split_first_chunk::<LENGTH>()?;
+        let (key, behind) = both.split_at_checked(u32::from_le_bytes(*of_key) as usize)?;
+        let (value, next) = behind.split_at_checked(u32::from_le_bytes(*of_value) as usize)?;
+        rest = next;
+        Some(match *letter {
+            PUT => Change::Put(key, value),
+            REMOVE => Change::Remove(key),
+            CLEAR => Change::Clear(key),
+            _ => return None,
+        })
+    })
+}
+
+/// The encoded length of a key or a value. Both are bounded by the size of a request.
+fn length_of(bytes: usize) -> [u8; LENGTH] {
+    u32::try_from(bytes).unwrap_or(u32::MAX).to_le_bytes()
 }
 
 /// Collects the changes of decisions into a write batch.

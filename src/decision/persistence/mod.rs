@@ -19,8 +19,8 @@ use std::fmt;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::decision::State;
-pub use changes::{Change, Changes, Row};
+use crate::decision::{State, time::Timestamp};
+pub use changes::{Change, Changes, Row, decode_changes};
 
 /// The version of the value format.
 pub const VERSION: u8 = 1;
@@ -32,12 +32,25 @@ pub trait Recorded: State + fmt::Debug {
     /// The first byte of its keys. Never reused for another kind of state.
     const KIND: u8;
 
+    /// Whether its numbers are reserved ahead of their use, so that none repeats after a loss of the
+    /// last changes.
+    const RESERVES: bool = false;
+
     /// Starts to record changed parts. Called once, before the first decision.
     fn note_changes(&mut self) {}
     /// Appends the head; appends nothing if it equals the head of a fresh state.
     fn head(&self, _: &mut Vec<u8>) {}
     /// Appends the parts that changed since the last call.
     fn drain(&mut self, _: &mut Changes) {}
+    /// Reserves further numbers, as a changed part, if most of the reserved ones are used. Called
+    /// after each decision that changes the head, while unsynced answers may be lost.
+    fn reserve_ahead(&mut self, _: Timestamp) {}
+    /// The number of the change that reserves the last number in use; 0 for none. The change must be
+    /// synced before an answer reveals the number. `change` is the number of the changes that the
+    /// decision has just made.
+    fn reservation(&mut self, _change: u64) -> u64 {
+        0
+    }
     /// Restores one entry of a fresh state; an empty `part` is the head.
     fn restore(&mut self, part: &[u8], value: &[u8]) -> Result<(), Unreadable>;
     /// Rebuilds derived values after the last entry is restored.

@@ -35,8 +35,9 @@ use super::{Clock, Millis, Timestamp};
 /// How far ahead of the time tokens are reserved under [`Keeps::Most`].
 pub const AHEAD: Millis = Millis::from_secs(3);
 /// A token is the time, or one above the last token of the partition. Tokens can run ahead of the
-/// time by less than this, because no partition issues one per µs for so long.
-const MARGIN: Millis = Millis::from_secs(1);
+/// time by less than this, because no partition issues one per µs for so long. An answer is given
+/// before it is synced only if the time up to this much later is reserved.
+pub const RESERVED_AFTER: Millis = Millis::from_secs(1);
 /// A mark that is older than this is written again.
 const RENEWED_AFTER: Millis = Millis::from_secs(1);
 
@@ -118,7 +119,7 @@ impl KeptClock {
     /// [`KeptClock::source`].
     pub fn is_reserved(&self, source: Timestamp) -> bool {
         let latest = self.at(source).max(self.token_floor);
-        latest.after(MARGIN).0 <= self.limit.load(Ordering::Acquire)
+        latest.after(RESERVED_AFTER).0 <= self.limit.load(Ordering::Acquire)
     }
 
     /// Whether a new mark must be written.

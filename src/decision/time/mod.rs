@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-pub use kept::{AHEAD, Keeps, KeptClock, Mark};
+pub use kept::{AHEAD, Keeps, KeptClock, Mark, RESERVED_AFTER};
 
 /// Microseconds since the Unix epoch, on the clock of the deciding engine.
 ///

@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use super::{
     Embedded,
-    journal::Journal,
+    journal::{Journal, Seen},
     memory_full,
     tables::{Notes, Sharded, Tabled, Tables},
 };
@@ -51,25 +51,25 @@ impl Embedded {
         self.journal().map_or(Ok(()), Journal::admit)
     }
 
-    /// Whether a call may be answered that has seen changes up to this number.
-    pub(in super::super) fn is_synced(&self, change: u64) -> bool {
-        self.journal().is_none_or(|journal| journal.is_synced(change))
+    /// Whether a call may be answered that has seen these changes.
+    pub(in super::super) fn is_synced(&self, seen: Seen) -> bool {
+        self.journal().is_none_or(|journal| journal.is_synced(seen))
     }
 
     /// Returns once [`Embedded::is_synced`]. Fails with [`Error::DeadlineExceeded`].
     pub(in super::super) async fn synced(
         &self,
-        change: u64,
+        seen: Seen,
         deadline: Instant,
     ) -> Result<(), Error> {
         match self.journal() {
             None => Ok(()),
-            Some(journal) => journal.synced(change, deadline).await,
+            Some(journal) => journal.synced(seen, deadline).await,
         }
     }
 
     /// Executes a decision, as [`Sharded::execute`] does.
-    pub(in super::super) fn execute<D>(&self, decision: &D) -> (Result<D::Outcome, Error>, u64)
+    pub(in super::super) fn execute<D>(&self, decision: &D) -> (Result<D::Outcome, Error>, Seen)
     where
         D: Decision<State: Sharded>,
     {
@@ -82,7 +82,7 @@ impl Embedded {
         decisions: &[D],
         may_block: bool,
         take: impl FnMut(Result<D::Outcome, Error>) -> bool,
-    ) -> Option<u64>
+    ) -> Option<Seen>
     where
         D: Decision<State: Sharded>,
     {
@@ -90,7 +90,7 @@ impl Embedded {
     }
 
     /// Executes a decision about one partition.
-    pub(super) fn execute_one<D>(&self, decision: &D) -> (Result<D::Outcome, Error>, u64)
+    pub(super) fn execute_one<D>(&self, decision: &D) -> (Result<D::Outcome, Error>, Seen)
     where
         D: Decision<State: Tabled>,
     {
@@ -106,11 +106,11 @@ impl Embedded {
         decisions: &[D],
         may_block: bool,
         mut take: impl FnMut(Result<D::Outcome, Error>) -> bool,
-    ) -> Option<u64>
+    ) -> Option<Seen>
     where
         D: Decision<State: Tabled>,
     {
-        let Some(first) = decisions.first() else { return Some(0) };
+        let Some(first) = decisions.first() else { return Some(Seen::default()) };
         let tag = D::State::tag(first.partition());
         let is_same = |decision: &&D| D::State::tag(decision.partition()) == tag;
         let run = &decisions[..decisions.iter().take_while(is_same).count()];
@@ -120,12 +120,12 @@ impl Embedded {
         {
             D::OPTIONAL.warm(run, state);
         }
-        let mut last = 0;
+        let mut last = Seen::default();
         for decision in run {
             // At different times, their entries in indexes of times are told apart at less cost.
             let now = self.clock.now();
-            let (outcome, change) = self.execute_within(&mut tables, decision, now);
-            last = change;
+            let (outcome, seen) = self.execute_within(&mut tables, decision, now);
+            last = last.and(seen);
             if !take(outcome) {
                 break;
             }
@@ -139,7 +139,7 @@ impl Embedded {
         tables: &mut Tables,
         decision: &D,
         now: Timestamp,
-    ) -> (Result<D::Outcome, Error>, u64)
+    ) -> (Result<D::Outcome, Error>, Seen)
     where
         D: Decision<State: Tabled>,
     {
@@ -148,12 +148,12 @@ impl Embedded {
         let (table, notes) = D::State::table_and_notes(tables);
         let (outcome, event) = match table.get_mut(decision.partition()) {
             Some(state) if self.is_full() && D::OPTIONAL.is_new(decision, state, now) => {
-                return (Err(memory_full()), notes.ticket);
+                return (Err(memory_full()), notes.seen());
             }
             Some(state) => {
                 let counted = match self.count(decision, state, true, now) {
                     Ok(counted) => counted,
-                    Err(error) => return (Err(error), notes.ticket),
+                    Err(error) => return (Err(error), notes.seen()),
                 };
                 let decided = self.decide(decision, state, journal.map(|_| &mut *notes), now);
                 self.settle(counted.as_ref(), decision.partition(), Some(state));
@@ -166,7 +166,7 @@ impl Embedded {
                 }
                 let counted = match self.count(decision, &state, false, now) {
                     Ok(counted) => counted,
-                    Err(error) => return (Err(error), notes.ticket),
+                    Err(error) => return (Err(error), notes.seen()),
                 };
                 let decided = self.decide(decision, &mut state, journal.map(|_| &mut *notes), now);
                 let partition = decision.partition();
@@ -186,7 +186,7 @@ impl Embedded {
                     Ok(false) => notes.changes.forget(),
                     Err(error) => {
                         notes.changes.forget();
-                        return (Err(error), notes.ticket);
+                        return (Err(error), notes.seen());
                     }
                 }
                 decided
@@ -196,8 +196,9 @@ impl Embedded {
             let is_recorded = journal.is_some();
             D::State::append_event(tables, tag, *event, now, is_recorded);
         }
-        let change = journal.map_or(0, |journal| line_up(&mut tables.notes, journal));
-        (Ok(outcome), change)
+        let seen =
+            journal.map(|journal| line_up_of::<D::State>(tables, decision.partition(), journal));
+        (Ok(outcome), seen.unwrap_or_default())
     }
 
     /// Registers a new partition. Fails with [`Error::NamespaceLimit`] if its namespace has too many.
@@ -242,6 +243,9 @@ impl Embedded {
         notes.changes.of::<D::State>(decision.partition());
         if before != after {
             notes.changes.head(after);
+            if D::State::RESERVES && self.journal().is_some_and(Journal::reserves) {
+                state.reserve_ahead(now);
+            }
         }
         state.drain(&mut notes.changes);
         (outcome, event)
@@ -266,6 +270,16 @@ pub(super) fn line_up(notes: &mut Notes, journal: &Journal) -> u64 {
         notes.changes.forget();
     }
     notes.ticket
+}
+
+/// Queues the changes of a decision about a partition. Returns what its answer depends on.
+fn line_up_of<S: Tabled>(tables: &mut Tables, partition: &[u8], journal: &Journal) -> Seen {
+    let change = line_up(&mut tables.notes, journal);
+    let reservation = match S::RESERVES && journal.reserves() {
+        true => S::table(tables).get_mut(partition).map_or(0, |state| state.reservation(change)),
+        false => 0,
+    };
+    Seen { change, reservation }
 }
 
 #[cfg(test)]

@@ -39,7 +39,8 @@ impl Directory {
             )),
             error => error,
         })?;
-        let store = FileStore::open(disk)?;
+        let mut store = FileStore::open(disk)?;
+        store.recover()?;
         let mark = store.scan(|_, _| Ok(()))?;
         let [reached, reserved] = mark.map_or([Timestamp(0); 2], |mark| [mark.reached, mark.limit]);
         Ok(Directory {
@@ -109,7 +110,8 @@ impl Directory {
         let reached = Timestamp(self.now());
         // The next server's clock continues from here, so no time of an imported line comes again.
         let mark = Mark { reached, limit: reached.max(self.reserved), is_last: true };
-        let written = self.store.write(&mem::take(&mut self.batch), mark);
+        let last = self.store.last();
+        let written = self.store.write(&mem::take(&mut self.batch), mark, last);
         written.map_err(|why| Failure::Directory(OpenError::Unusable(why)))
     }
 }

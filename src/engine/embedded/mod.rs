@@ -5,7 +5,7 @@
 //! up to 32 at a time. With a data directory, changes are also persisted.
 //!
 //! - `tables`: the state of a shard
-//! - `executor`: runs decisions; `journal`, `store`: the queue of their changes and its file
+//! - `executor`: runs decisions; `journal`, `store`: the queue of their changes and its files
 //! - `open`, `load`: read the data directory at start
 //! - `listing`, `namespaces`, `names`: list partitions; `quota`: counts what namespaces hold
 //! - `sweep`: drops expired entries; `ceiling`: refuses new names above `memory_max`
@@ -49,8 +49,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 pub use ceiling::{Ceiling, Gauge};
 pub use export::Directory;
-pub use journal::{Durability, JournalWriter};
-pub use store::{Disk, OpenError};
+pub use journal::{Durability, JournalWriter, Seen};
+pub use store::{Disk, LogFile, OpenError};
 pub use tables::{Sharded, Table, Tabled, Tables};
 
 use super::hub::Hub;

@@ -40,13 +40,18 @@ impl Embedded {
         let mut engine = Embedded::salted(Clock::system(), salt);
         let path = disk.path().to_owned();
         let mut store = FileStore::open(disk)?;
+        store.recover()?;
+        if durability == Durability::None {
+            store.forget_boot();
+        }
         let (mark, count) = load::load(&mut engine, &store)?;
         let was_closed = mark.is_none_or(|mark| mark.is_last);
         let clock = Arc::new(KeptClock::resume(source, mark, durability.keeps()));
         tell(&path, count, was_closed, &clock);
         // The reservation of tokens must be on disk before the first call is answered.
         let first = clock.mark();
-        store.write(&WriteBatch::default(), first).map_err(OpenError::Unusable)?;
+        let last = store.last();
+        store.write(&WriteBatch::default(), first, last).map_err(OpenError::Unusable)?;
         clock.note_synced(first);
         let (journal, writer) = Journal::new(store, clock.clone(), durability);
         engine.journal = Some(journal);

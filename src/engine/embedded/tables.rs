@@ -7,7 +7,7 @@
 
 use std::convert::Infallible;
 
-use super::{super::registry::stored_states, Embedded};
+use super::{super::registry::stored_states, Embedded, journal::Seen};
 use crate::decision::{
     Decision, State,
     error::Error,
@@ -31,6 +31,13 @@ pub struct Notes {
     pub(super) ticket: u64,
 }
 
+impl Notes {
+    /// What an answer depends on that has seen the shard.
+    pub(super) fn seen(&self) -> Seen {
+        Seen { change: self.ticket, reservation: 0 }
+    }
+}
+
 /// Collects the changes of a state.
 pub(super) fn drain<S: Tabled>(state: &mut S, partition: &[u8], notes: &mut Notes) {
     notes.changes.of::<S>(partition);
@@ -39,22 +46,22 @@ pub(super) fn drain<S: Tabled>(state: &mut S, partition: &[u8], notes: &mut Note
 
 /// A state of which the executor can find the entry, or the entries, in a shard.
 pub trait Sharded: State {
-    /// Executes a decision and queues its changes. Returns the number of the shard's last change in
-    /// the journal, which the outcome depends on. Fails with [`Error::MemoryFull`] or
+    /// Executes a decision and queues its changes. Returns also the changes that the outcome depends
+    /// on. Fails with [`Error::MemoryFull`] or
     /// [`Error::NamespaceLimit`].
-    fn execute<D>(engine: &Embedded, decision: &D) -> (Result<D::Outcome, Error>, u64)
+    fn execute<D>(engine: &Embedded, decision: &D) -> (Result<D::Outcome, Error>, Seen)
     where
         D: Decision<State = Self>;
 
     /// Executes decisions from the first on, under one lock: those in front with the shard of the
-    /// first. Passes each outcome to `take`, and ends when that returns false. Returns the number of
-    /// the shard's last change, or `None` if another thread has the shard and this one may not block.
+    /// first. Passes each outcome to `take`, and ends when that returns false. Returns the changes
+    /// that the outcomes depend on, or `None` if another thread has the shard and this one may not block.
     fn execute_run<D>(
         engine: &Embedded,
         decisions: &[D],
         may_block: bool,
         take: impl FnMut(Result<D::Outcome, Error>) -> bool,
-    ) -> Option<u64>
+    ) -> Option<Seen>
     where
         D: Decision<State = Self>;
 }
@@ -95,7 +102,7 @@ macro_rules! tables {
 
         $(
             impl Sharded for $state {
-                fn execute<D>(engine: &Embedded, decision: &D) -> (Result<D::Outcome, Error>, u64)
+                fn execute<D>(engine: &Embedded, decision: &D) -> (Result<D::Outcome, Error>, Seen)
                 where
                     D: Decision<State = Self>,
                 {
@@ -107,7 +114,7 @@ macro_rules! tables {
                     decisions: &[D],
                     may_block: bool,
                     take: impl FnMut(Result<D::Outcome, Error>) -> bool,
-                ) -> Option<u64>
+                ) -> Option<Seen>
                 where
                     D: Decision<State = Self>,
                 {

@@ -12,7 +12,7 @@ use crate::{
     },
     lock::{Lock, LockLine},
     rate::{AnswerLine, BanIndex, Log, Meter, RateLine},
-    sequence::{Counter, RangeLine, SequenceLine},
+    sequence::{Counter, RESERVED, RangeLine, SequenceLine},
     stock::{BuyerLine, HoldLine, OrderLine, RestockLine, Sku, StockLine},
 };
 
@@ -95,7 +95,9 @@ impl Contents {
             (Sku::KIND, b'b') => Contents::Buyer(BuyerLine::of(of, name, value)?),
             (Sku::KIND, b'o') => Contents::Order(OrderLine::of(of, name, value)?),
             (Sku::KIND, b'r') => Contents::StockReplay(RestockLine::of(of, name, value)?),
-            (Pool::KIND | Log::KIND | BanIndex::KIND, _) => return Ok(None),
+            (Pool::KIND | Log::KIND | BanIndex::KIND, _) | (Counter::KIND, RESERVED) => {
+                return Ok(None);
+            }
             (Meter::KIND | Counter::KIND | Lock::KIND | Sku::KIND, _) => return unknown_part(part),
             _ => return Err(Unreadable(format!("unknown kind {kind}: a newer tollgate wrote it"))),
         }))

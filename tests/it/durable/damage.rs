@@ -77,6 +77,53 @@ async fn a_torn_tail_is_cut_off_and_logged() {
     assert!(said.contains("was cut off"), "{said}");
 }
 
+/// The log of a server that was killed under `interval`, which its next start needs: a file that is
+/// not empty, and its bytes.
+async fn log_left_behind() -> (TempFolder, std::path::PathBuf, Vec<u8>) {
+    let (folder, config) = (TempFolder::new(), TempFile::new(POLICIES));
+    let (server, world) = start(&folder, &config, "interval").await;
+    for number in 0..200 {
+        serial(&world, next(&format!("order-{}", number % 10))).await;
+    }
+    end(server, "-KILL").await;
+    let files = ["tollgate.log.0", "tollgate.log.1"].map(|name| folder.path().join(name));
+    let full = files.into_iter().find(|file| fs::metadata(file).unwrap().len() > 0).unwrap();
+    let bytes = fs::read(&full).unwrap();
+    (folder, full, bytes)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn j1_a_torn_tail_of_the_log_is_cut_off() {
+    // The beginning of a record, with a part of its header or of its payload.
+    for length in [1, 39, 41] {
+        let (folder, file, mut bytes) = log_left_behind().await;
+        let torn = bytes[..length].to_vec();
+        bytes.extend(torn);
+        fs::write(&file, bytes).unwrap();
+        let server = Server::start(&["--data-dir", folder.text()]).await;
+        let world = World::at(server.address()).await;
+        for number in 0..10 {
+            let value = serial(&world, next(&format!("order-{number}"))).await;
+            assert_eq!(value.last, 21, "{length}");
+        }
+    }
+}
+
+/// A byte of the last record is damage: that record was acknowledged.
+#[tokio::test(flavor = "multi_thread")]
+async fn j1_a_damaged_log_is_refused() {
+    for from_end in [1, 45] {
+        let (folder, file, mut bytes) = log_left_behind().await;
+        let at = bytes.len() - from_end;
+        bytes[at] ^= 1;
+        fs::write(&file, bytes).unwrap();
+        let (code, said) = refused(&folder).await;
+        assert_eq!(code, Some(65), "{from_end}: {said}");
+        assert!(said.contains("the log beside") && said.contains(folder.text()), "{said}");
+        assert!(said.contains("Restore the directory from a backup"), "{said}");
+    }
+}
+
 /// Damage in the last write is not a torn write: that write was acknowledged.
 #[tokio::test(flavor = "multi_thread")]
 async fn damage_of_an_acknowledged_write_is_refused() {
@@ -165,14 +212,23 @@ async fn a_damaged_file_is_named_and_the_server_exits() {
     }
 }
 
-/// A limit on the file size of the process simulates a full disk.
 #[tokio::test(flavor = "multi_thread")]
 async fn s8_calls_are_unavailable_while_the_disk_is_full() {
+    unavailable_while_the_disk_is_full("always").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn j1_calls_are_unavailable_while_the_log_cannot_grow() {
+    unavailable_while_the_disk_is_full("interval").await;
+}
+
+/// A limit on the file size of the process simulates a full disk.
+async fn unavailable_while_the_disk_is_full(durability: &str) {
     let folder = TempFolder::new();
     // The limit applies to the log, too.
     let log = TempFile::new("");
     let serve = format!(
-        "trap '' XFSZ; exec {} serve --listen 127.0.0.1:0 --durability always --data-dir {} 2>{}",
+        "trap '' XFSZ; exec {} serve --listen 127.0.0.1:0 --durability {durability} --data-dir {} 2>{}",
         env!("CARGO_BIN_EXE_tollgate"),
         folder.text(),
         log.path()

@@ -45,10 +45,12 @@ pub async fn serial(world: &World, request: pb::NextSequenceRequest) -> pb::Next
 }
 
 /// Durability and signal: killed right after the last answer, or shut down within the interval.
-const ENDS: [(&str, &str); 2] = [("always", "-KILL"), ("interval", "-TERM")];
+const ENDS: [(&str, &str); 4] =
+    [("always", "-KILL"), ("interval", "-KILL"), ("interval", "-TERM"), ("none", "-TERM")];
 
+/// A killed process loses nothing that it answered, nor does the one after it.
 #[tokio::test(flavor = "multi_thread")]
-async fn leases_tokens_results_tasks_and_events_are_kept() {
+async fn j1_leases_tokens_results_tasks_and_events_are_kept() {
     for (durability, signal) in ENDS {
         let (folder, config) = (TempFolder::new(), TempFile::new(POLICIES));
         let (server, world) = start(&folder, &config, durability).await;
@@ -124,6 +126,22 @@ async fn e9_a_restart_never_repeats_a_serial() {
             }
             end(server, signal).await;
         }
+    }
+}
+
+/// Under `none` a kill loses the values of the last second, which are skipped.
+#[tokio::test(flavor = "multi_thread")]
+async fn j1_a_killed_server_without_durability_repeats_no_serial() {
+    let (folder, config) = (TempFolder::new(), TempFile::new(POLICIES));
+    let mut last = 0;
+    for _ in 0..5 {
+        let (server, world) = start(&folder, &config, "none").await;
+        for _ in 0..50 {
+            let value = serial(&world, next("order")).await.last;
+            assert!(value > last, "{value} after {last}");
+            last = value;
+        }
+        end(server, "-KILL").await;
     }
 }
 

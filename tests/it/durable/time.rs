@@ -148,7 +148,7 @@ async fn a_returned_token_is_never_returned_again_after_a_loss() {
         // The system clock is behind that of the start before, so time continues from the mark.
         let now = Arc::new(AtomicU64::new(START - start * 1_000_000));
         let disk = Disk::directory(folder.path()).unwrap();
-        let opened = Embedded::open_unwritten(Clock::Stepped(now), disk, Durability::Interval, 7);
+        let opened = Embedded::open_unwritten(Clock::Stepped(now), disk, Durability::None, 7);
         let (engine, mut writer) = opened.unwrap();
         let engine = Engine::Embedded(engine);
         let deadline = monotonic() + Duration::from_secs(30);
@@ -168,8 +168,9 @@ async fn a_returned_token_is_never_returned_again_after_a_loss() {
             let _ = engine.store(&release, deadline).now_or_never();
         }
         // A call that waits is answered after one write.
-        let order = next("order", "{n}");
-        let mut giving = std::pin::pin!(engine.store(&order, deadline));
+        let (lock, owner, lease_duration) = (&format!("other{start}"), name("four"), Millis(1));
+        let other = AcquireLock { name: name(lock), owner, lease_duration, waiting: None };
+        let mut giving = std::pin::pin!(engine.store(&other, deadline));
         waited.push((&mut giving).now_or_never().is_none());
         if start == 2 {
             writer.write();
@@ -198,7 +199,7 @@ async fn a_clock_set_forward_is_believed_and_never_taken_back() {
     assert_eq!(third.holder().await, None, "time continues after the third start");
 }
 
-/// Under `interval`, with a system clock that is right or set back by up to 1.5 s. A synced lease
+/// Under `none`, with a system clock that is right or set back by up to 1.5 s. A synced lease
 /// ends on time by the system clock, and lost tokens and stamps are not returned again.
 #[tokio::test]
 async fn h20_a_kill_moves_no_time_and_repeats_no_token_or_stamp() {
@@ -208,7 +209,7 @@ async fn h20_a_kill_moves_no_time_and_repeats_no_token_or_stamp() {
             let now = Arc::new(AtomicU64::new(at));
             let disk = Disk::directory(folder.path()).unwrap();
             let source = Clock::Stepped(now.clone());
-            let opened = Embedded::open_unwritten(source, disk, Durability::Interval, 7);
+            let opened = Embedded::open_unwritten(source, disk, Durability::None, 7);
             let (engine, writer) = opened.unwrap();
             (Kept { engine: Engine::Embedded(engine), now }, writer)
         };

@@ -2,7 +2,9 @@
 
 use rand::Rng;
 
-use super::{LONG, Life, SECOND, World};
+use tollgate::engine::embedded::Durability;
+
+use super::{Ends, LONG, Life, SECOND, World};
 use crate::{disk::End, history::Happened, mark};
 
 const DAY: i64 = 86_400_000_000;
@@ -56,18 +58,26 @@ impl World {
         self.life.writer.write();
         self.note(Happened::Closed);
         let seen = self.life.now();
-        self.start(End::Kill, seen);
+        self.start(None, seen);
     }
 
     /// Ends the process without a shutdown, and starts the next one.
     fn end(&mut self, end: End) {
+        let end = match self.ends_by {
+            Ends::Any => end,
+            Ends::Kills => End::Kill,
+            Ends::PowerCuts => End::PowerCut,
+        };
         self.ends += 1;
         self.note(Happened::Ended(end));
-        self.start(end, self.settled);
+        self.start(Some(end), self.settled);
     }
 
-    /// Starts the next process. Its time must be after `synced`, the last synced instant.
-    fn start(&mut self, end: End, synced: u64) {
+    /// Starts the next process after this end; `None` for an orderly one. Its time must be after
+    /// `synced`, the last synced instant.
+    fn start(&mut self, end: Option<End>, synced: u64) {
+        let is_logged = self.durability == Durability::Interval && end == Some(End::Kill);
+        let may_lose = end.is_some() && self.durability != Durability::Always && !is_logged;
         let told = self.life.now();
         // Callers repeat most of the calls that were not answered.
         for waiting in std::mem::take(&mut self.waiting) {
@@ -76,7 +86,7 @@ impl World {
                 self.network.push((self.step, waiting.request));
             }
         }
-        self.disk = self.disk.after(end);
+        self.disk = self.disk.after(end.unwrap_or(End::Kill));
         let downtime = [1000, 50_000, 4 * SECOND][self.random.random_range(0..3)];
         self.true_now += downtime;
         if self.random.random_bool(0.3) {
@@ -95,7 +105,12 @@ impl World {
         if now > system.max(told + 1) {
             self.violated("time is not ahead of the system clock (leases would end early)", None);
         }
-        self.leases.unsynced_is_lost();
+        if is_logged && mark < self.logged {
+            self.violated("a kill loses no acknowledged change", None);
+        }
+        if !is_logged {
+            self.leases.unsynced_is_lost();
+        }
         let at = self.known.iter().rposition(|(known, _)| *known == mark);
         let Some(at) = at else {
             self.violated("the disk has the last synced state or a later one", None)
@@ -106,6 +121,9 @@ impl World {
             self.violated("at most one second of acknowledged changes is lost", None);
         }
         self.callers = self.known.swap_remove(at).1;
+        if may_lose {
+            self.callers.lose();
+        }
         for (_, request) in &self.network {
             self.callers.mention(request, self.step);
         }
@@ -115,7 +133,7 @@ impl World {
         }
         // The next process may start from this state, too, with these callers.
         self.known = vec![(mark, self.callers.clone())];
-        (self.mark, self.unsure, self.settled) = (mark, None, now);
+        (self.mark, self.logged, self.unsure, self.settled) = (mark, mark, None, now);
         for request in self.callers.reads() {
             self.send(request);
         }

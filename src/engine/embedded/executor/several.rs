@@ -4,7 +4,9 @@ use std::mem;
 
 use super::{
     super::{
-        Embedded, memory_full,
+        Embedded,
+        journal::Seen,
+        memory_full,
         tables::{Sharded, Tabled},
     },
     NAMES_RETRY, line_up,
@@ -12,7 +14,7 @@ use super::{
 use crate::decision::{Decision, Holds, PARTITION_BYTES, error::Error, names::Namespace};
 
 impl<S: Tabled> Sharded for Vec<S> {
-    fn execute<D>(engine: &Embedded, decision: &D) -> (Result<D::Outcome, Error>, u64)
+    fn execute<D>(engine: &Embedded, decision: &D) -> (Result<D::Outcome, Error>, Seen)
     where
         D: Decision<State = Self>,
     {
@@ -24,13 +26,13 @@ impl<S: Tabled> Sharded for Vec<S> {
         decisions: &[D],
         _may_block: bool,
         mut take: impl FnMut(Result<D::Outcome, Error>) -> bool,
-    ) -> Option<u64>
+    ) -> Option<Seen>
     where
         D: Decision<State = Self>,
     {
-        let (outcome, change) = engine.execute_several(decisions.first()?);
+        let (outcome, seen) = engine.execute_several(decisions.first()?);
         take(outcome);
-        Some(change)
+        Some(seen)
     }
 }
 
@@ -38,12 +40,14 @@ impl Embedded {
     /// Executes a decision about several partitions. Its changes are one entry of the journal.
     ///
     /// New partitions are registered before the decision, because it cannot be undone. Those that it
-    /// leaves empty are removed again. Leases and queued tasks are not limited here.
-    fn execute_several<S, D>(&self, decision: &D) -> (Result<D::Outcome, Error>, u64)
+    /// leaves empty are removed again. Leases and queued tasks are not limited here, and states that
+    /// reserve ahead are not supported.
+    fn execute_several<S, D>(&self, decision: &D) -> (Result<D::Outcome, Error>, Seen)
     where
         S: Tabled,
         D: Decision<State = Vec<S>>,
     {
+        const { assert!(!S::RESERVES, "the reservations of several states are not tracked") };
         let (partitions, tag) = (decision.partitions(), S::tag(decision.partition()));
         let mut tables = self.shard(tag);
         // Read under the lock, as for one partition.
@@ -56,7 +60,7 @@ impl Embedded {
             false => Vec::new(),
         };
         if let Err(error) = self.has_bytes(&new).and_then(|()| self.name_all::<S>(&new)) {
-            return (Err(error), notes.ticket);
+            return (Err(error), notes.seen());
         }
         let before: Vec<Holds> = partitions
             .iter()
@@ -106,7 +110,7 @@ impl Embedded {
             S::append_event(&mut tables, tag, *event, now, is_recorded);
         }
         let change = self.journal().map_or(0, |journal| line_up(&mut tables.notes, journal));
-        (Ok(outcome), change)
+        (Ok(outcome), Seen { change, reservation: 0 })
     }
 
     /// Fails with [`Error::NamespaceLimit`] if new partitions exceed the bytes of their namespace.

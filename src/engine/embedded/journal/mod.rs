@@ -1,9 +1,15 @@
-//! The journal: persists the changes of decisions, in batches, on its own thread.
+//! The journal: persists the changes of decisions, in batches, on threads of its own.
 //!
-//! Decisions push their changes under the mutex of their shard ([`Journal::push`]). The thread
-//! writes all queued changes as one batch, synced once for all waiting calls. Under `always` the
-//! next batch starts at once; there is no timer. Under `interval` it starts after half a second, or
-//! when enough is queued. A call waits in [`Journal::synced`] for the durability that it needs.
+//! Decisions push their changes under the mutex of their shard ([`Journal::push`]). A call waits in
+//! [`Journal::synced`] for the durability that it needs.
+//!
+//! - [`Durability::Always`]: a thread writes all queued changes to redb as one batch, synced once for
+//!   all waiting calls. The next batch starts immediately; there is no timer.
+//! - [`Durability::Interval`]: another thread appends all queued changes to the log
+//!   ([`LogWriter`]), in one write for all waiting calls, which are then answered. The changes of the
+//!   log are written to redb and synced every half second, or when enough is queued. Callers never
+//!   write themselves: a file system that hangs would block their thread.
+//! - [`Durability::None`]: the same without the log. Calls are answered without a wait.
 //!
 //! # If writes fail
 //! A full or failing disk loses no acknowledged change. From the first failure on, calls are
@@ -20,23 +26,28 @@
 //!
 //! # What a kill loses
 //! - [`Durability::Always`]: no acknowledged change.
-//! - [`Durability::Interval`]: at most one second of acknowledged changes. While a change older
-//!   than [`AGE_MAX`] is unsynced, no call is acknowledged before its changes are synced. So the
-//!   lost second is the last one before the kill, or before the disk stalled.
+//! - [`Durability::Interval`]: no acknowledged change; a power loss, at most one second of them. While
+//!   a change older than [`AGE_MAX`] is unsynced, no call is acknowledged before its changes are
+//!   synced. So the lost second is the last one before the power loss, or before the disk stalled.
+//! - [`Durability::None`]: a kill and a power loss alike, the same second.
+//!
+//! Numbers that must not repeat are reserved ahead in either case: fencing tokens by the mark of the
+//! clock, the values of a sequence by its own mark. An answer waits until the reservation is synced
+//! ([`Seen`]).
 //!
 //! The age of changes is measured on the engine's clock. A simulation can step that clock and call
 //! [`JournalWriter::write`], and needs neither a thread nor real time.
 
+mod log_writer;
 mod queue;
+mod state;
+mod waiting;
 mod writer;
 
 use std::{
     fs, mem,
     path::PathBuf,
-    sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -53,7 +64,10 @@ use crate::decision::{
     persistence::Row,
     time::{Keeps, KeptClock},
 };
+use log_writer::LogWriter;
 use queue::ChangeQueue;
+use state::{FailureGuard, JournalState};
+use waiting::SyncWait;
 pub use writer::JournalWriter;
 
 /// The longest time between two writes, of changes or of the clock's mark.
@@ -65,10 +79,6 @@ const AGE_MAX: Duration = Duration::from_millis(950);
 const RETRY_EVERY: Duration = Duration::from_millis(250);
 /// The age of an unsynced change at which the disk counts as hanging.
 const STALLED_AFTER: Duration = Duration::from_secs(2);
-/// A write starts at once if this fraction of the bytes, or of the changes, is queued.
-const MUCH: usize = 4;
-/// A write starts at once if this number of changes is queued.
-const MANY: usize = 50_000;
 /// With this number of queued changes, the sweeper pauses, so that calls need not wait for its
 /// changes. Under `interval` calls rarely wait, so it may be more.
 const SWEPT_ALWAYS_MAX: usize = 5000;
@@ -79,9 +89,29 @@ const SWEPT_INTERVAL_MAX: usize = 20_000;
 pub enum Durability {
     /// The decision is synced to the disk.
     Always,
-    /// The decision is synced within a second. If the disk is slower, the answer waits for it.
+    /// The operating system has the decision, and it is synced within a second. If the disk is
+    /// slower, the answer waits for it.
     #[default]
     Interval,
+    /// The decision is synced within a second, as with `Interval`; a kill before that loses it.
+    None,
+}
+
+/// The changes that an answer depends on, by their numbers in the journal.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The last change of the shard. It must be as durable as [`Durability`] promises.
+    pub(super) change: u64,
+    /// The change that reserves a number of the answer; 0 for none. It must be synced.
+    pub(super) reservation: u64,
+}
+
+impl Seen {
+    /// What two answers depend on.
+    pub(in super::super) fn and(self, other: Seen) -> Seen {
+        let change = self.change.max(other.change);
+        Seen { change, reservation: self.reservation.max(other.reservation) }
+    }
 }
 
 impl Durability {
@@ -89,7 +119,7 @@ impl Durability {
     pub(super) fn keeps(self) -> Keeps {
         match self {
             Durability::Always => Keeps::All,
-            Durability::Interval => Keeps::Most,
+            Durability::Interval | Durability::None => Keeps::Most,
         }
     }
 }
@@ -101,64 +131,31 @@ pub(in super::super) struct Journal {
     clock: Arc<KeptClock>,
     /// The file of the store.
     file: PathBuf,
-    /// The journal thread; `None` in simulations and after `close`.
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-#[derive(Debug)]
-struct JournalState {
-    durability: Durability,
-    queue: Mutex<ChangeQueue>,
-    /// Wakes the thread for an urgent write.
-    wake: Condvar,
-    /// Wakes the calls whose changes are synced.
-    progress: watch::Sender<SyncProgress>,
-    /// The condition of the store, for health.
-    state: watch::Sender<StoreState>,
-    /// Whether writes fail.
-    is_failing: AtomicBool,
-    /// Whether a write hangs.
-    is_stalled: AtomicBool,
-    /// The most bytes of unsynced changes.
-    bytes_max: AtomicUsize,
-    /// The most queued changes.
-    changes_max: AtomicUsize,
-}
-
-#[derive(Debug, Default)]
-struct SyncProgress {
-    /// The number of the last synced change.
-    written: u64,
-    /// The error of the last write, if it failed.
-    failure: Option<Arc<str>>,
+    /// The thread of the log, if there is one, and that of redb. Empty in simulations and after
+    /// `close`.
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Journal {
     /// Creates a journal and its writer.
     pub(super) fn new(
-        store: FileStore,
+        mut store: FileStore,
         clock: Arc<KeptClock>,
         durability: Durability,
     ) -> (Journal, JournalWriter) {
-        let shared = Arc::new(JournalState {
-            durability,
-            queue: Mutex::default(),
-            wake: Condvar::new(),
-            progress: watch::Sender::default(),
-            state: watch::Sender::new(StoreState::Up),
-            is_failing: AtomicBool::new(false),
-            is_stalled: AtomicBool::new(false),
-            bytes_max: AtomicUsize::new(CallerLimits::DEFAULT.unsynced_bytes),
-            changes_max: AtomicUsize::new(CallerLimits::DEFAULT.unsynced_changes),
-        });
+        let (last, is_logged) = (store.last(), durability == Durability::Interval);
+        let queue = ChangeQueue::after(last, is_logged);
+        let shared = Arc::new(JournalState::new(durability, queue, last));
         let file = store.path().to_owned();
+        let log = is_logged.then(|| LogWriter::new(&shared, store.take_log(), &clock));
         let writer = JournalWriter {
             shared: shared.clone(),
+            log,
             store,
             clock: clock.clone(),
             batch: WriteBatch::default(),
         };
-        (Journal { shared, clock, file, thread: Mutex::default() }, writer)
+        (Journal { shared, clock, file, threads: Mutex::default() }, writer)
     }
 
     /// The size of the file, in bytes, and the number of changes that wait for the disk.
@@ -167,17 +164,25 @@ impl Journal {
         (bytes, lock(&self.shared.queue).count as u64)
     }
 
-    /// Starts the journal thread.
-    pub(super) fn spawn(&self, writer: JournalWriter) -> std::io::Result<()> {
-        let thread = thread::Builder::new().name("journal".into()).spawn(move || writer.run())?;
-        *lock(&self.thread) = Some(thread);
+    /// Starts the threads of the journal.
+    pub(super) fn spawn(&self, mut writer: JournalWriter) -> std::io::Result<()> {
+        let mut threads = lock(&self.threads);
+        if let Some(log) = writer.log.take() {
+            threads.push(thread::Builder::new().name("log".into()).spawn(move || log.run())?);
+        }
+        threads.push(thread::Builder::new().name("journal".into()).spawn(move || writer.run())?);
         Ok(())
     }
 
-    /// Makes the thread write at once.
+    /// Whether answers can be lost, so that numbers are reserved ahead of them.
+    pub(super) fn reserves(&self) -> bool {
+        self.shared.durability != Durability::Always
+    }
+
+    /// Makes redb write the queued changes as soon as they are logged, and the mark of the clock.
     fn ask_for_write(&self, queue: &mut ChangeQueue) {
-        queue.is_write_due = true;
-        if mem::take(&mut queue.is_idle) {
+        queue.ask_for_write();
+        if self.shared.is_urgent(queue) && mem::take(&mut queue.is_idle) {
             self.shared.wake.notify_one();
         }
     }
@@ -193,7 +198,7 @@ impl Journal {
 
     /// Whether a call can be accepted now; see the module documentation for the errors.
     pub(in super::super) fn check(&self) -> Result<(), Error> {
-        if self.shared.is_failing.load(Ordering::Acquire) {
+        if self.shared.is_failing() {
             return Err(self.shared.unavailable());
         }
         let queue = lock(&self.shared.queue);
@@ -217,8 +222,8 @@ impl Journal {
     pub(super) fn look(&self) {
         let shared = &self.shared;
         // A failing disk already counts as down for another reason.
-        let is_stalled = lock(&shared.queue).age(self.clock.source()) >= STALLED_AFTER
-            && !shared.is_failing.load(Ordering::Acquire);
+        let is_stalled =
+            lock(&shared.queue).age(self.clock.source()) >= STALLED_AFTER && !shared.is_failing();
         if shared.is_stalled.swap(is_stalled, Ordering::AcqRel) == is_stalled {
             return;
         }
@@ -239,57 +244,66 @@ impl Journal {
     pub(super) fn has_room(&self) -> bool {
         let most = match self.shared.durability {
             Durability::Always => SWEPT_ALWAYS_MAX,
-            Durability::Interval => SWEPT_INTERVAL_MAX,
+            Durability::Interval | Durability::None => SWEPT_INTERVAL_MAX,
         };
         let mut queue = lock(&self.shared.queue);
-        let has_room = queue.count < most && !self.shared.is_much(&queue);
+        let has_room = queue.count < most && !self.shared.is_much(queue.count, queue.bytes());
         if !has_room {
             self.ask_for_write(&mut queue);
         }
-        has_room && !self.shared.is_failing.load(Ordering::Acquire)
+        has_room && !self.shared.is_failing()
     }
 
     /// Queues the changes of a decision. Returns their number in the journal, from 1.
     pub(super) fn push(&self, changes: &Row) -> u64 {
         let mut queue = lock(&self.shared.queue);
         let ticket = queue.push(changes, self.clock.source());
-        let is_urgent = self.shared.durability == Durability::Always || self.shared.is_much(&queue);
-        if is_urgent && mem::take(&mut queue.is_idle) {
-            self.shared.wake.notify_one();
+        let (is_idle, wake) = match self.shared.durability {
+            Durability::Interval => (mem::take(&mut queue.is_log_idle), &self.shared.wake_log),
+            _ => {
+                (self.shared.is_urgent(&queue) && mem::take(&mut queue.is_idle), &self.shared.wake)
+            }
+        };
+        drop(queue);
+        if is_idle {
+            wake.notify_one();
         }
         ticket
     }
 
-    /// Whether a call may be answered that has seen changes up to this number. Under `interval`
-    /// that is usually so at once.
-    pub(super) fn is_synced(&self, change: u64) -> bool {
+    /// Whether a call may be answered that has seen these changes.
+    pub(super) fn is_synced(&self, Seen { change, reservation }: Seen) -> bool {
         let shared = &self.shared;
-        if shared.progress.borrow().written >= change {
+        let written = shared.written.load(Ordering::Acquire);
+        if written >= change.max(reservation) {
             return true;
+        }
+        let is_logged = match shared.durability {
+            Durability::Always => false,
+            Durability::Interval => shared.logged.load(Ordering::Acquire) >= change,
+            Durability::None => true,
+        };
+        if !is_logged || written < reservation {
+            return false;
         }
         // An early answer needs three conditions: its tokens are within the synced reservation,
         // writes succeed, and no change is too old.
         let source = self.clock.source();
-        shared.durability == Durability::Interval
-            && self.clock.is_reserved(source)
-            && !shared.is_failing.load(Ordering::Acquire)
+        self.clock.is_reserved(source)
+            && !shared.is_failing()
             && lock(&shared.queue).age(source) < AGE_MAX
     }
 
-    /// Returns once all changes up to this number are synced. Fails with
-    /// [`Error::DeadlineExceeded`].
-    pub(super) async fn synced(&self, change: u64, deadline: Instant) -> Result<(), Error> {
+    /// Returns once [`Journal::is_synced`]. Fails with [`Error::DeadlineExceeded`].
+    pub(super) async fn synced(&self, seen: Seen, deadline: Instant) -> Result<(), Error> {
         let shared = &self.shared;
-        if shared.durability == Durability::Interval && !self.clock.is_reserved(self.clock.source())
-        {
+        let is_reserved = shared.written.load(Ordering::Acquire) >= seen.reservation
+            && self.clock.is_reserved(self.clock.source());
+        if self.reserves() && !is_reserved {
             self.ask_for_write(&mut lock(&shared.queue));
         }
-        let mut progress = shared.progress.subscribe();
-        let is_synced = |progress: &SyncProgress| progress.written >= change;
-        match timeout_at(deadline.into(), progress.wait_for(is_synced)).await {
-            Ok(Ok(_)) => Ok(()),
-            _ => Err(Error::DeadlineExceeded),
-        }
+        let waiting = SyncWait::new(&shared.waiters, || self.is_synced(seen));
+        timeout_at(deadline.into(), waiting).await.map_err(|_| Error::DeadlineExceeded)
     }
 
     /// Follows whether writes succeed in time.
@@ -297,13 +311,19 @@ impl Journal {
         self.shared.state.subscribe()
     }
 
-    /// Writes all queued changes and ends the thread.
+    /// Writes all queued changes and ends the threads.
     pub(super) fn close(&self) {
+        lock(&self.shared.queue).is_log_closing = true;
+        self.shared.wake_log.notify_one();
+        let mut threads = mem::take(&mut *lock(&self.threads));
+        let last = threads.pop();
+        // redb gets the last changes of the log.
+        let mut has_failed = threads.into_iter().any(|log| log.join().is_err());
         lock(&self.shared.queue).is_closing = true;
         self.shared.wake.notify_one();
-        let thread = lock(&self.thread).take();
-        if thread.is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the journal thread has failed: queued changes may be lost");
+        has_failed |= last.is_some_and(|thread| thread.join().is_err());
+        if has_failed {
+            tracing::error!("a thread of the journal has failed: queued changes may be lost");
         }
     }
 }
@@ -311,55 +331,6 @@ impl Journal {
 impl Drop for Journal {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-impl JournalState {
-    /// The error of calls while writes fail.
-    fn unavailable(&self) -> Error {
-        let progress = self.progress.borrow();
-        let why = progress.failure.as_deref().unwrap_or("a write takes too long");
-        Error::Unavailable(format!("cannot write to the data directory: {why}"))
-    }
-
-    /// Records a successful write, and answers the calls that waited for it.
-    fn note_written(&self, ticket: u64) {
-        if self.is_failing.swap(false, Ordering::AcqRel) {
-            tracing::info!("writes to the data directory succeed again: calls are accepted");
-            self.publish();
-        }
-        self.progress.send_modify(|progress| {
-            *progress = SyncProgress { written: ticket, failure: None };
-        });
-    }
-
-    /// Records a failed write. From now on calls are refused.
-    fn note_failure(&self, why: &str) {
-        self.progress.send_modify(|progress| progress.failure = Some(why.into()));
-        if !self.is_failing.swap(true, Ordering::AcqRel) {
-            tracing::error!(
-                why,
-                "cannot write to the data directory: calls fail with UNAVAILABLE until a write \
-                 succeeds"
-            );
-            self.publish();
-        }
-    }
-
-    /// Publishes the condition of the store. The flags are read inside the update, so the last
-    /// publication reflects both.
-    fn publish(&self) {
-        self.state.send_modify(|state| {
-            let is_down =
-                self.is_failing.load(Ordering::Acquire) || self.is_stalled.load(Ordering::Acquire);
-            *state = if is_down { StoreState::Down } else { StoreState::Up };
-        });
-    }
-
-    /// Whether enough bytes or changes are queued for a write at once.
-    fn is_much(&self, queue: &ChangeQueue) -> bool {
-        queue.bytes() >= self.bytes_max.load(Ordering::Relaxed) / MUCH
-            || queue.count >= MANY.min(self.changes_max.load(Ordering::Relaxed) / MUCH)
     }
 }
 

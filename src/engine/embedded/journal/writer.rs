@@ -1,4 +1,4 @@
-//! The writer of the journal: collects queued changes and writes them in one batch.
+//! The writer of the journal: collects queued changes and writes them to redb in one batch.
 
 use std::{
     mem,
@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     super::store::{FileStore, WriteBatch},
-    ChangeQueue, Durability, JournalState, RETRY_EVERY, WRITE_EVERY, lock,
+    FailureGuard, JournalState, LogWriter, RETRY_EVERY, WRITE_EVERY, lock,
 };
 use crate::decision::{
     metrics,
@@ -19,27 +19,18 @@ use crate::decision::{
 #[derive(Debug)]
 pub struct JournalWriter {
     pub(super) shared: Arc<JournalState>,
+    /// The writer of the log, unless it has a thread of its own.
+    pub(super) log: Option<LogWriter>,
     pub(super) store: FileStore,
     pub(super) clock: Arc<KeptClock>,
     /// The changes that were taken from the queue and are not synced yet.
     pub(super) batch: WriteBatch,
 }
 
-/// Reports a failure if the thread ends by a panic.
-struct End(Arc<JournalState>);
-
-impl Drop for End {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.note_failure("the journal thread has failed; restart the server");
-        }
-    }
-}
-
 impl JournalWriter {
     /// Writes until the engine closes.
     pub(super) fn run(mut self) {
-        let _end = End(self.shared.clone());
+        let _end = FailureGuard(self.shared.clone());
         let mut began = monotonic();
         loop {
             self.wait(began);
@@ -50,10 +41,21 @@ impl JournalWriter {
         }
     }
 
+    /// Appends all queued changes to the log, for simulations. Does nothing without a log.
+    pub fn log(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.write();
+        }
+    }
+
     /// Writes all queued changes, and the clock's mark if it is old. Returns whether more can
     /// follow. A failed batch is written again with the next one.
     pub fn write(&mut self) -> bool {
         let is_closing = lock(&self.shared.queue).is_closing;
+        match &mut self.log {
+            Some(log) if is_closing => log.close(),
+            _ => self.log(),
+        }
         if is_closing {
             // From here on nothing is acknowledged before it is synced.
             self.clock.end_reservation();
@@ -65,7 +67,7 @@ impl JournalWriter {
         }
         let mark = if is_closing { self.clock.last_mark() } else { self.clock.mark() };
         let begin = monotonic();
-        match self.store.write(&self.batch, mark) {
+        match self.store.write(&self.batch, mark, ticket) {
             Ok(()) => {
                 let duration = monotonic().saturating_duration_since(begin);
                 metrics::count(|cells| cells.syncs.observe(duration));
@@ -73,7 +75,9 @@ impl JournalWriter {
                 let _written = mem::take(&mut self.batch);
                 lock(&self.shared.queue).note_synced();
                 self.clock.note_synced(mark);
-                self.shared.note_written(ticket);
+                self.shared.written.store(ticket, Ordering::Release);
+                self.shared.note_success(&self.shared.is_sync_failing);
+                self.shared.waiters.wake();
             }
             // The batch is kept: the next call writes it again, with later changes.
             Err(why) => {
@@ -84,7 +88,7 @@ impl JournalWriter {
                         "the last changes could not be written and are lost"
                     );
                 }
-                self.shared.note_failure(&why);
+                self.shared.note_failure(&self.shared.is_sync_failing, &why);
             }
         }
         !is_closing
@@ -94,16 +98,13 @@ impl JournalWriter {
     /// write is followed by the next without a pause.
     fn wait(&self, began: Instant) {
         let shared = &self.shared;
-        let is_failing = shared.is_failing.load(Ordering::Acquire);
+        let is_failing = shared.is_sync_failing.load(Ordering::Acquire);
         let end = if is_failing { monotonic() + RETRY_EVERY } else { began + WRITE_EVERY };
-        let is_urgent = |queue: &ChangeQueue| {
-            let is_awaited = shared.durability == Durability::Always && queue.count > 0;
-            !is_failing && (queue.is_write_due || is_awaited || shared.is_much(queue))
-        };
         let mut queue = lock(&shared.queue);
         loop {
             let left = end.saturating_duration_since(monotonic());
-            if queue.is_closing || is_urgent(&queue) || left.is_zero() {
+            let is_urgent = !is_failing && shared.is_urgent(&queue);
+            if queue.is_closing || is_urgent || left.is_zero() {
                 break;
             }
             queue.is_idle = true;
@@ -116,9 +117,7 @@ impl JournalWriter {
     /// Moves queued changes to the batch. Returns the number of the last one.
     fn collect(&mut self) -> u64 {
         let mut queue = lock(&self.shared.queue);
-        queue.is_write_due = false;
-        let taken = queue.take();
-        let ticket = queue.ticket;
+        let (taken, ticket) = queue.take(self.clock.source());
         drop(queue);
         for row in taken {
             row.iter().for_each(|change| self.batch.add(change));

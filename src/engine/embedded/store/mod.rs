@@ -1,4 +1,5 @@
-//! The data directory: a redb file, and a lock file that is held while a server uses the directory.
+//! The data directory: a redb file, the two files of the log, and a lock file that is held while a
+//! server uses the directory.
 //!
 //! The rest of the engine sees a sorted map from keys to values (`src/decision/persistence/` defines
 //! both), and a write that is atomic and synced when it returns.
@@ -13,12 +14,14 @@
 
 mod batch;
 mod lock;
+mod log;
+mod recover;
 mod rights;
 
 use std::{
     fmt,
     fs::{self, File, TryLockError},
-    io,
+    io, mem,
     path::{Path, PathBuf},
 };
 
@@ -29,6 +32,9 @@ use redb::{
 
 pub(super) use batch::WriteBatch;
 use lock::DirectoryLock;
+pub(super) use log::ChangeLog;
+pub use log::LogFile;
+use recover::{StoreProgress, current_boot};
 
 use crate::decision::{
     persistence::{META, Unreadable, decode, encode},
@@ -43,12 +49,16 @@ pub(super) const FILE: &str = "tollgate.redb";
 const UNFINISHED: &str = "tollgate.redb.unfinished";
 /// The lock file of a data directory.
 const LOCK: &str = "tollgate.lock";
+/// The files of the log.
+const LOGS: [&str; 2] = ["tollgate.log.0", "tollgate.log.1"];
 /// The page cache of redb. It is small, since the engine has all state in memory.
 const CACHE_BYTES: usize = 64 << 20;
 /// The size above which a file is read by a second thread.
 const LARGE: u64 = 8 << 20;
 /// The key of the clock's mark.
 const CLOCK: &[u8] = &[META, 0, 0, b'c'];
+/// The key of the progress in the log.
+const LOG: &[u8] = &[META, 0, 0, b'l'];
 
 /// The reason why a data directory cannot be used. The text says what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,6 +105,10 @@ pub struct Disk {
     path: PathBuf,
     /// Opens the database, also after a failed write.
     open: Opener,
+    /// The files of the log.
+    logs: [Box<dyn LogFile>; 2],
+    /// The boot of the machine; `None` if it is unknown.
+    boot: Option<String>,
     /// The lock file, locked as long as it is open.
     _lock: Option<DirectoryLock>,
 }
@@ -126,7 +140,13 @@ impl Disk {
         if !path.exists() {
             begin(directory, &path).map_err(|error| failed("cannot create a file in", &error))?;
         }
-        for path in [directory, &path, &directory.join(LOCK)] {
+        let [one, two] = LOGS.map(|name| directory.join(name));
+        let open = |path: &Path| {
+            let opened = rights::open_file(path);
+            opened.map_err(|error| failed("cannot create a log file in", &error))
+        };
+        let logs: [Box<dyn LogFile>; 2] = [Box::new(open(&one)?), Box::new(open(&two)?)];
+        for path in [directory, &path, &directory.join(LOCK), &one, &two] {
             rights::warn_if_wide(path);
         }
         // Syncs the directory and its parent: the names must survive a power loss, too.
@@ -138,7 +158,8 @@ impl Disk {
         let file = path.clone();
         // Never creates the file: one that was deleted would be replaced by an empty one silently.
         let open = move |builder: &mut Builder| builder.open(&file);
-        Ok(Disk { path, open: Box::new(open), _lock: Some(lock) })
+        let boot = current_boot();
+        Ok(Disk { path, open: Box::new(open), logs, boot, _lock: Some(lock) })
     }
 
     /// The path that errors name.
@@ -151,7 +172,14 @@ impl Disk {
         path: &Path,
         open: impl Fn(&mut Builder) -> Result<Database, DatabaseError> + Send + Sync + 'static,
     ) -> Disk {
-        Disk { path: path.to_owned(), open: Box::new(open), _lock: None }
+        let logs = ChangeLog::in_memory();
+        Disk { path: path.to_owned(), open: Box::new(open), logs, boot: None, _lock: None }
+    }
+
+    /// Replaces the files of the log and the identity of the boot, for tests.
+    pub fn with_log(mut self, logs: [Box<dyn LogFile>; 2], boot: &str) -> Disk {
+        (self.logs, self.boot) = (logs, Some(boot.to_owned()));
+        self
     }
 }
 
@@ -175,19 +203,42 @@ pub(super) struct FileStore {
     // Declared before `disk`: the database is closed before the directory is unlocked.
     /// `None` after a failed write.
     database: Option<Database>,
+    log: ChangeLog,
+    /// The number of the last change that redb has.
+    last: u64,
+    /// The boot of the machine; `None` if it is unknown, or if changes are not logged.
+    boot: Option<String>,
     disk: Disk,
 }
 
 impl FileStore {
     /// Opens the database and checks every byte of it. Fails with [`OpenError::Damaged`] if a check
     /// fails.
-    pub(super) fn open(disk: Disk) -> Result<FileStore, OpenError> {
+    pub(super) fn open(mut disk: Disk) -> Result<FileStore, OpenError> {
         let mut builder = builder();
         builder.set_check_integrity_on_open(true);
         let is_taken = |error: &DatabaseError| matches!(error, DatabaseError::DatabaseAlreadyOpen);
         let database = lock::when_free(|| (disk.open)(&mut builder), is_taken, lock::WAIT);
         let database = database.map_err(|error| disk.open_error(&error))?;
-        Ok(FileStore { database: Some(database), disk })
+        let logs = mem::replace(&mut disk.logs, ChangeLog::in_memory());
+        let (log, boot) = (ChangeLog::new(logs), disk.boot.clone());
+        Ok(FileStore { database: Some(database), log, last: 0, boot, disk })
+    }
+
+    /// The number of the last change that redb has.
+    pub(super) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Takes the log, to append to it on another thread.
+    pub(super) fn take_log(&mut self) -> ChangeLog {
+        mem::replace(&mut self.log, ChangeLog::new(ChangeLog::in_memory()))
+    }
+
+    /// Declares that answers are given before their changes are written anywhere: unless the process
+    /// ends in order, its last changes count as lost.
+    pub(super) fn forget_boot(&mut self) {
+        self.boot = None;
     }
 
     /// Passes every entry to `entry`, in the order of keys. Returns the clock's mark.
@@ -207,9 +258,10 @@ impl FileStore {
         for stored in table.iter().map_err(|error| failed(error.into()))? {
             let (key, value) = stored.map_err(|error| failed(error.into()))?;
             let (key, value) = (key.value(), value.value());
-            let restored = match key == CLOCK {
-                true => decode(value).map(|read| mark = Some(read)),
-                false => entry(key, value),
+            let restored = match key {
+                CLOCK => decode(value).map(|read| mark = Some(read)),
+                LOG => Ok(()),
+                _ => entry(key, value),
             };
             restored.map_err(|why| self.unreadable(key, &why))?;
         }
@@ -232,19 +284,31 @@ impl FileStore {
         fs::metadata(&self.disk.path).is_ok_and(|file| file.len() > LARGE)
     }
 
-    /// Writes a batch and a mark in one transaction, synced on return. After an error the batch may
-    /// or may not be on disk: write it again.
-    pub(super) fn write(&mut self, batch: &WriteBatch, mark: Mark) -> Result<(), String> {
-        let written = self.try_write(batch, mark);
-        if written.is_err() {
+    /// Writes a batch and a mark in one transaction, synced on return. `last` is the number of the
+    /// batch's last change. After an error the batch may or may not be on disk: write it again.
+    pub(super) fn write(
+        &mut self,
+        batch: &WriteBatch,
+        mark: Mark,
+        last: u64,
+    ) -> Result<(), String> {
+        let progress = StoreProgress { last, boot: self.boot.clone() };
+        let written = self.try_write(batch, mark, &progress);
+        match written.is_ok() {
+            true => self.last = last,
             // After an error redb accepts no further write.
-            self.database = None;
+            false => self.database = None,
         }
         written.map_err(|error| format!("{}: {error}", self.disk.path.display()))
     }
 
     /// Writes a batch with redb's error type. Opens the database again if the last write failed.
-    fn try_write(&mut self, batch: &WriteBatch, mark: Mark) -> Result<(), redb::Error> {
+    fn try_write(
+        &mut self,
+        batch: &WriteBatch,
+        mark: Mark,
+        progress: &StoreProgress,
+    ) -> Result<(), redb::Error> {
         if self.database.is_none() {
             self.database = Some((self.disk.open)(&mut builder())?);
         }
@@ -257,6 +321,9 @@ impl FileStore {
             let mut value = Vec::new();
             encode(&mark, &mut value);
             table.insert(CLOCK, &value[..])?;
+            value.clear();
+            encode(progress, &mut value);
+            table.insert(LOG, &value[..])?;
         }
         write.commit()?;
         Ok(())

@@ -25,11 +25,11 @@ pub(super) fn make_directory(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(DIRECTORY))
 }
 
-/// Opens a file for writing. A new file gets mode 0600, whatever the umask.
+/// Opens a file for reading and writing. A new file gets mode 0600, whatever the umask.
 pub(super) fn open_file(path: &Path) -> io::Result<File> {
     let is_new = !path.exists();
     let mut options = OpenOptions::new();
-    let file = options.create(true).truncate(false).write(true).mode(FILE).open(path)?;
+    let file = options.create(true).truncate(false).read(true).write(true).mode(FILE).open(path)?;
     if is_new {
         file.set_permissions(Permissions::from_mode(FILE))?;
     }

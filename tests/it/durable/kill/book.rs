@@ -55,6 +55,8 @@ pub struct Book {
     serials: Vec<(u64, Told)>,
     /// Acknowledged changes that were lost.
     lost: Vec<Told>,
+    /// The last serial that a caller got.
+    told: u64,
     /// Number of running tasks, held orders and sold orders after the last check.
     counts: [u64; 3],
     last_serial: u64,
@@ -219,9 +221,11 @@ impl Book {
         values.dedup();
         assert_eq!(values.len(), all, "{context}: a serial was given twice");
         assert!(values.first().is_none_or(|first| *first > self.last_serial), "{context}");
+        self.told = self.told.max(values.last().copied().unwrap_or_default());
         let response = shop.world.sequences.clone().next_sequence(patient(next("order"))).await;
         let last = response.unwrap().into_inner().last;
         assert!(last > self.last_serial, "{context}: {last} after {}", self.last_serial);
+        assert!(last > self.told, "{context}: {last} after a caller got {}", self.told);
         self.last_serial = last;
         let lost = serials.iter().filter(|(value, _)| *value >= last).map(|(_, told)| told);
         self.lost.extend(lost);

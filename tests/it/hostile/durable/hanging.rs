@@ -1,4 +1,4 @@
-//! A disk in memory whose syncs can be made to hang.
+//! A disk in memory that can be made to hang.
 
 use std::{
     io,
@@ -7,9 +7,9 @@ use std::{
 };
 
 use redb::{StorageBackend, backends::InMemoryBackend};
-use tollgate::engine::embedded::Disk;
+use tollgate::engine::embedded::{Disk, LogFile};
 
-/// A disk in memory. [`Hanging::hang`] blocks its syncs.
+/// A disk in memory. [`Hanging::hang`] blocks its syncs and the writes of the log.
 #[derive(Debug, Clone, Default)]
 pub struct Hanging {
     memory: Arc<InMemoryBackend>,
@@ -28,9 +28,14 @@ impl Hanging {
         Disk::custom(Path::new("hanging"), move |builder| {
             builder.create_with_backend(hanging.clone())
         })
+        .with_log([self.log(), self.log()], "boot")
     }
 
-    /// Blocks all syncs until the returned value is dropped.
+    fn log(&self) -> Box<dyn LogFile> {
+        Box::new(HangingLog { bytes: Vec::new(), gate: self.gate.clone() })
+    }
+
+    /// Blocks all syncs and writes of the log until the returned value is dropped.
     pub fn hang(&self) -> Hung {
         self.gate.set(true);
         Hung(self.gate.clone())
@@ -46,7 +51,43 @@ impl Drop for Hung {
     }
 }
 
+/// A file of the log, in memory.
+#[derive(Debug)]
+struct HangingLog {
+    bytes: Vec<u8>,
+    gate: Arc<Gate>,
+}
+
+impl LogFile for HangingLog {
+    fn read(&mut self) -> io::Result<Vec<u8>> {
+        Ok(self.bytes.clone())
+    }
+
+    fn write(&mut self, _: u64, bytes: &[u8]) -> io::Result<()> {
+        self.gate.pass();
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.gate.pass();
+        self.bytes.truncate(length as usize);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.gate.pass();
+        Ok(())
+    }
+}
+
 impl Gate {
+    /// Returns once the disk does not hang.
+    fn pass(&self) {
+        let hangs = self.hangs.lock().unwrap();
+        drop(self.changed.wait_while(hangs, |hangs| *hangs).unwrap());
+    }
+
     fn set(&self, hangs: bool) {
         *self.hangs.lock().unwrap() = hangs;
         self.changed.notify_all();
@@ -67,8 +108,7 @@ impl StorageBackend for Hanging {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        let hangs = self.gate.hangs.lock().unwrap();
-        drop(self.gate.changed.wait_while(hangs, |hangs| *hangs).unwrap());
+        self.gate.pass();
         self.memory.sync_data()
     }
 
