@@ -77,6 +77,25 @@ fn files_are_short() {
     }
 }
 
+/// A file that no module declares is never compiled, and its tests never run.
+#[test]
+fn test_files_are_declared() {
+    let files = files("tests", "rs");
+    for (path, _) in &files {
+        let (name, folder) = (path.file_stem().unwrap().to_str().unwrap(), path.parent().unwrap());
+        if ["main", "mod"].contains(&name) || folder == Path::new("tests") {
+            continue;
+        }
+        let parents = [folder.join("mod.rs"), folder.join("main.rs"), folder.with_extension("rs")];
+        let declares = |text: &str| {
+            let mut lines = text.lines().map(str::trim_start);
+            lines.any(|line| line.ends_with(&format!("mod {name};")) && !line.starts_with("//"))
+        };
+        let is_declared = files.iter().any(|(file, text)| parents.contains(file) && declares(text));
+        assert!(is_declared, "{}: no module declares this file", path.display());
+    }
+}
+
 #[test]
 fn functions_are_short() {
     for (path, text) in ["src", "clients"].iter().flat_map(|folder| files(folder, "rs")) {

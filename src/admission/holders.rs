@@ -9,6 +9,8 @@ use std::{
 pub(super) const HOLDERS_MAX: u32 = 128;
 /// The length of a lease behind its task in the list of holders, bytes.
 const LEASE_BYTES: usize = 28;
+/// Between device and task, and behind the task.
+const SEPARATOR: u8 = b'\x1f';
 
 /// Digests of the tasks that hold the slots of a pool, in order. The denial cache refuses none of
 /// them. Another task with the same digest only asks the store needlessly.
@@ -18,6 +20,11 @@ pub struct SlotHolders(Arc<[u64]>);
 impl SlotHolders {
     /// The holders with these members.
     pub(super) fn from_members<'m>(members: impl Iterator<Item = &'m [u8]>) -> SlotHolders {
+        let digest = |member: &'m [u8]| {
+            let end = member.iter().position(|byte| *byte == SEPARATOR).unwrap_or(member.len());
+            let (device, task) = member.split_at(end);
+            digest(device, task.get(1..).unwrap_or_default())
+        };
         let mut digests: Vec<u64> = members.map(digest).collect();
         digests.sort_unstable();
         SlotHolders(digests.into())
@@ -27,7 +34,7 @@ impl SlotHolders {
     pub(super) fn parse(mut leases: &[u8]) -> Option<SlotHolders> {
         let mut members = Vec::new();
         while !leases.is_empty() {
-            let mut ends = leases.iter().enumerate().filter(|(_, byte)| **byte == b'\x1f');
+            let mut ends = leases.iter().enumerate().filter(|(_, byte)| **byte == SEPARATOR);
             let (_, (end, _)) = (ends.next()?, ends.next()?);
             members.push(&leases[..end]);
             leases = leases.get(end + 1 + LEASE_BYTES..)?;
@@ -35,15 +42,17 @@ impl SlotHolders {
         Some(SlotHolders::from_members(members.into_iter()))
     }
 
-    /// Whether a member may be among the holders.
-    pub(super) fn may_contain(&self, member: &[u8]) -> bool {
-        self.0.binary_search(&digest(member)).is_ok()
+    /// Whether a task may be among the holders.
+    pub(super) fn may_contain(&self, device: &[u8], task: &[u8]) -> bool {
+        self.0.binary_search(&digest(device, task)).is_ok()
     }
 }
 
-/// The digest of a member, the same on each server.
-fn digest(member: &[u8]) -> u64 {
+/// The digest of a task.
+fn digest(device: &[u8], task: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
-    hasher.write(member);
+    hasher.write(device);
+    hasher.write_u8(SEPARATOR);
+    hasher.write(task);
     hasher.finish()
 }

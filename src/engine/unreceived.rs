@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{runtime::Handle, time::sleep};
+use tokio::{runtime::Handle, sync::Semaphore, time::sleep};
 
 use super::{Answered, AnsweredBy, Engine, embedded::Sharded};
 use crate::decision::{Decision, error::Error, time::monotonic, waiters::Waits};
@@ -28,6 +28,8 @@ const TRY_MAX: Duration = Duration::from_secs(2);
 /// The number of tries, and the pause between two. Afterwards the lease stays until it expires.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_secs(1);
+/// The most tasks that take a grant back, or wait for the store's answer to a cancelled call.
+pub(super) const TASKS_MAX: usize = 4096;
 
 /// A grant whose answer was not written yet. It is taken back when the last clone is dropped before
 /// [`Unreceived::receive`].
@@ -77,12 +79,24 @@ impl Engine {
         }
         let (engine, decision) = (self.clone(), decision.take_back(&answered.outcome)?);
         let take_back = Box::new(move || {
-            // Without a runtime the process is ending.
-            if let Ok(runtime) = Handle::try_current() {
-                runtime.spawn(engine.clone().take_back(decision.clone()));
-            }
+            engine.take_back_later(engine.clone().take_back(decision.clone()));
         });
         Some(Unreceived(Arc::new(Grant { take_back, is_received: AtomicBool::new(false) })))
+    }
+
+    /// Runs a task that takes a grant back. Above [`TASKS_MAX`] the lease stays until it expires.
+    pub(super) fn take_back_later(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let tasks = self.hub().by_type(|| Arc::new(Semaphore::new(TASKS_MAX)));
+        // Without a runtime the process is ending.
+        match (Handle::try_current(), tasks.clone().try_acquire_owned()) {
+            (Ok(runtime), Ok(permit)) => {
+                runtime.spawn(async move {
+                    task.await;
+                    drop(permit);
+                });
+            }
+            _ => tracing::debug!("a grant that no caller has received stays until it expires"),
+        }
     }
 
     /// Takes a grant back. Tries again while the store does not answer.

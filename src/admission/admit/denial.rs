@@ -75,7 +75,9 @@ impl Deniable for AdmitTask {
             return None;
         }
         // Its lease is returned again.
-        if denial.holders.as_ref().is_some_and(|them| them.may_contain(&AdmitTask::member(self))) {
+        let task = self.task.as_ref().map_or(&b""[..], |task| task.as_bytes());
+        let may_hold = |holders: &SlotHolders| holders.may_contain(self.device.as_bytes(), task);
+        if denial.holders.as_ref().is_some_and(may_hold) {
             return None;
         }
         let room_in = denial.room_in.saturating_sub(passed).max(1);

@@ -3,10 +3,11 @@
 //! A server counts the calls, connections and streams that it has of a namespace. Names, leases,
 //! queued tasks and bytes are in the store: the embedded engine counts them exactly; on Redis each server
 //! counts them from time to time (`tally.rs`). Without entries nothing is counted. A name that was not
-//! used before costs the same however many are known.
+//! used before costs the same however many are known. Limits are looked up without a lock.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
+    iter,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -15,7 +16,7 @@ use std::{
 };
 
 use ahash::RandomState;
-use parking_lot::RwLock;
+use arc_swap::ArcSwap;
 
 use super::{
     super::error::Error,
@@ -29,22 +30,20 @@ use crate::decision::{
     time::{Millis, monotonic},
 };
 
-/// The number of maps of namespaces: threads rarely wait for each other.
-const SHARDS: usize = 32;
+/// The number of maps of namespaces. A new namespace copies one of them.
+const SHARDS: usize = 1024;
 /// The most namespaces that a map remembers, 10,000 in all. Above it, idle namespaces are forgotten.
-const KNOWN_MAX: usize = 312;
-/// The most namespaces that a new one makes a map look at.
-const LOOKS: usize = 4;
+const KNOWN_MAX: usize = 10;
 /// The time in which a namespace may use up its calls per second: the burst.
 const BURST: Duration = Duration::from_secs(1);
 /// When a call that exceeds another limit may be repeated.
 const RETRY: Millis = Millis(1000);
 
 /// The limits of all namespaces, and their use.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct NamespaceBudget {
     /// The namespaces by the hash of their prefix.
-    shards: [RwLock<KnownNamespaces>; SHARDS],
+    shards: Box<[ArcSwap<KnownNamespaces>]>,
     hasher: RandomState,
     /// Whether there are entries: nothing else is read for calls without them.
     is_set: AtomicBool,
@@ -53,15 +52,13 @@ pub struct NamespaceBudget {
 }
 
 /// The entries, and the namespaces that were asked for.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct KnownNamespaces {
     rules: Arc<[(NamespaceGlob, NamespaceLimits)]>,
     /// The number of servers that share the calls per second.
     servers: u32,
     /// By prefix; `None` for a namespace without limits.
     used: HashMap<Box<[u8]>, Option<Arc<NamespaceUse>>, RandomState>,
-    /// Their prefixes. The first was looked at longest ago.
-    order: VecDeque<Box<[u8]>>,
 }
 
 /// The limits of one namespace and its counts.
@@ -93,6 +90,14 @@ pub struct Held {
     count: fn(&NamespaceCounts) -> &AtomicU64,
 }
 
+impl Default for NamespaceBudget {
+    fn default() -> NamespaceBudget {
+        let shards = iter::repeat_with(ArcSwap::default).take(SHARDS).collect();
+        let [is_set, has_totals] = [const { AtomicBool::new(false) }; 2];
+        NamespaceBudget { shards, hasher: RandomState::default(), is_set, has_totals }
+    }
+}
+
 impl NamespaceBudget {
     /// Replaces the entries; the first one that matches a namespace applies. `servers` share the
     /// calls per second. The counts continue. Fails if a glob is invalid.
@@ -107,11 +112,14 @@ impl NamespaceBudget {
         let has_totals = rules.iter().any(|(_, limits)| has_totals(limits));
         self.has_totals.store(has_totals, Ordering::Relaxed);
         for shard in &self.shards {
-            let mut known = shard.write();
-            (known.rules, known.servers) = (rules.clone(), servers.max(1));
-            for (prefix, used) in std::mem::take(&mut known.used) {
-                known.add(&prefix, used.map(|used| used.counts.clone()));
-            }
+            shard.rcu(|known| {
+                let (rules, servers, used) = (rules.clone(), servers.max(1), HashMap::default());
+                let mut next = KnownNamespaces { rules, servers, used };
+                for (prefix, used) in &known.used {
+                    next.add(prefix, used.as_ref().map(|used| used.counts.clone()));
+                }
+                next
+            });
         }
         Ok(())
     }
@@ -139,8 +147,8 @@ impl NamespaceBudget {
 
     /// The known namespaces with limits, by prefix.
     pub(super) fn used(&self) -> Vec<(Box<[u8]>, Arc<NamespaceUse>)> {
-        let limited = |shard: &RwLock<KnownNamespaces>| -> Vec<_> {
-            let known = shard.read();
+        let limited = |shard: &ArcSwap<KnownNamespaces>| -> Vec<_> {
+            let known = shard.load();
             let used = known.used.iter();
             used.filter_map(|(prefix, used)| Some((prefix.clone(), used.clone()?))).collect()
         };
@@ -153,35 +161,27 @@ impl NamespaceBudget {
             return None;
         }
         let shard = &self.shards[self.hasher.hash_one(prefix) as usize % SHARDS];
-        if let Some(used) = shard.read().used.get(prefix) {
+        if let Some(used) = shard.load().used.get(prefix) {
             return used.clone();
         }
-        let mut known = shard.write();
-        if let Some(used) = known.used.get(prefix) {
-            return used.clone();
-        }
-        known.forget();
-        known.order.push_back(prefix.into());
-        known.add(prefix, None)
+        let mut found = None;
+        shard.rcu(|known| {
+            if let Some(used) = known.used.get(prefix) {
+                found = used.clone();
+                return known.clone();
+            }
+            let mut next = KnownNamespaces::clone(known);
+            if next.used.len() >= KNOWN_MAX {
+                next.used.retain(|_, used| used.as_ref().is_some_and(|used| used.counts.is_used()));
+            }
+            found = next.add(prefix, None);
+            Arc::new(next)
+        });
+        found
     }
 }
 
 impl KnownNamespaces {
-    /// Makes room for a namespace, if there are too many: forgets idle ones among the next few.
-    fn forget(&mut self) {
-        for _ in 0..LOOKS {
-            if self.used.len() < KNOWN_MAX {
-                return;
-            }
-            let Some(prefix) = self.order.pop_front() else { return };
-            let used = self.used.get(&prefix).and_then(Option::as_ref);
-            match used.is_some_and(|used| used.counts.is_used()) {
-                true => self.order.push_back(prefix),
-                false => drop(self.used.remove(&prefix)),
-            }
-        }
-    }
-
     /// Adds a namespace, with the counts that it had.
     fn add(
         &mut self,

@@ -187,6 +187,18 @@ where
         }
     }
 
+    /// Waits for a try whose call has ended. Takes its grant back, or leaves the queue that the try has
+    /// entered.
+    async fn abandon(self, decision: D, number: u64, in_flight: Try<D::Outcome>) {
+        let Ok(outcome) = in_flight.await else { return };
+        if let Some(take_back) = decision.take_back(&outcome) {
+            self.engine.take_back(take_back).await;
+        } else if let Proceed::Waits(_) = D::turn(&outcome) {
+            let waiter = decision.waiter().into();
+            self.begin(self.register.leave(decision, waiter, number));
+        }
+    }
+
     /// Processes the answer to a heartbeat: wakes the calls that may proceed, and schedules the
     /// next heartbeat of the queue.
     fn learn(&self, due: Due<D>, answer: Result<HeartbeatAnswer, Error>) {
@@ -285,15 +297,6 @@ where
         answer
     }
 
-    /// Waits for a try whose call has ended, and takes its grant back.
-    async fn abandon(engine: Arc<Engine>, decision: D, in_flight: Try<D::Outcome>) {
-        if let Ok(outcome) = in_flight.await
-            && let Some(take_back) = decision.take_back(&outcome)
-        {
-            engine.take_back(take_back).await;
-        }
-    }
-
     /// Prepares the decision for the next try. Returns how long the call still waits; 0 for its last
     /// try.
     fn begin_try(&mut self, tries: &mut Tries<D::Outcome>, until: Instant) -> Millis {
@@ -339,11 +342,9 @@ where
 {
     fn drop(&mut self) {
         let number = self.registration.number();
-        if let Some(in_flight) = self.in_flight.take()
-            && let Ok(runtime) = Handle::try_current()
-        {
-            let engine = self.waiters.engine.clone();
-            runtime.spawn(Self::abandon(engine, self.decision.clone(), in_flight));
+        if let Some(in_flight) = self.in_flight.take() {
+            let abandoned = self.waiters.clone().abandon(self.decision.clone(), number, in_flight);
+            self.waiters.engine.take_back_later(abandoned);
         }
         if self.ticket > 0 {
             self.waiters.register.exit(self.decision.partition(), number);

@@ -125,7 +125,8 @@ impl<D: Waits> Register<D> {
         let mut queues = self.lock();
         let is_full = queues.left.len() >= LEFT_MAX;
         if let Some(due) = queues.left.get_mut(&key) {
-            due.gone = Some((waiter, number));
+            let latest = due.gone.as_ref().map_or(number, |(_, before)| number.max(*before));
+            due.gone = Some((waiter, latest));
         } else if !is_full {
             queues.left.insert(key.clone(), Due { asked, gone: Some((waiter, number)) });
             queues.leaving.push_back(key);

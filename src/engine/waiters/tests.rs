@@ -1,6 +1,8 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use bytes::Bytes;
 
-use super::{register::LEFT_MAX, *};
+use super::{super::unreceived::TASKS_MAX, register::LEFT_MAX, *};
 use crate::{
     decision::names::Name,
     engine::redis::{Redis, RedisOptions},
@@ -13,11 +15,33 @@ fn acquire(owner: &str) -> AcquireLock {
     AcquireLock { name: name("lock"), owner: name(owner), lease_duration, waiting: None }
 }
 
+/// An engine whose Redis is unreachable, since it does not connect.
+fn unreachable() -> Arc<Engine> {
+    let redis = Redis::new(&RedisOptions::new("redis://127.0.0.1:1")).unwrap();
+    Arc::new(Engine::Redis(redis))
+}
+
+#[tokio::test]
+async fn j7_the_tasks_that_take_grants_back_are_bounded() {
+    let (engine, started) = (unreachable(), Arc::new(AtomicUsize::new(0)));
+    for _ in 0..TASKS_MAX + 100 {
+        let started = started.clone();
+        engine.take_back_later(async move {
+            started.fetch_add(1, Ordering::Relaxed);
+            std::future::pending::<()>().await;
+        });
+    }
+    while started.load(Ordering::Relaxed) < TASKS_MAX {
+        yield_now().await;
+    }
+    // One thread runs the tasks in order, so any further one has run by now, too.
+    yield_now().await;
+    assert_eq!(started.load(Ordering::Relaxed), TASKS_MAX);
+}
+
 #[tokio::test]
 async fn j10_calls_that_were_certainly_not_executed_leave_nothing() {
-    // Not connected, so it is unreachable.
-    let redis = Redis::new(&RedisOptions::new("redis://127.0.0.1:1")).unwrap();
-    let engine = Arc::new(Engine::Redis(redis));
+    let engine = unreachable();
     for number in 0..500 {
         let deadline = monotonic() + Duration::from_secs(60);
         let asked = acquire(&format!("owner {number}"));

@@ -8,7 +8,7 @@ use crate::decision::{metrics::ByThread, names::Name};
 
 /// Number of pools per generation. A thread has two generations, so it counts at most twice as many
 /// pools.
-const GENERATION: usize = 5_000;
+const GENERATION: usize = 1_000;
 
 /// The FULL answers of one pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

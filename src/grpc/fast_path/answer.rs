@@ -283,7 +283,8 @@ impl Counted {
     }
 }
 
-/// A large part of an answer, or a message with a grant. The bytes of a large part count until it is sent or its stream is reset.
+/// A large part of an answer, or a message with a grant. The bytes of a large part count until it is
+/// sent or its stream is reset.
 struct UnsentPart {
     data: Bytes,
     _hold: Option<Permits>,

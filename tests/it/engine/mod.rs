@@ -9,6 +9,7 @@ pub mod listings;
 pub mod memory_max;
 pub mod names;
 pub mod namespaces;
+mod repeats_elsewhere;
 pub mod replicas;
 pub mod round_trips;
 pub mod servers;

@@ -8,6 +8,7 @@ use crate::decision::time::monotonic;
 /// The time without a refused write, of a call or of a probe, after which a Redis that refused writes
 /// counts as recovered. Near `maxmemory` some writes succeed and others do not.
 const RECOVERY: Duration = Duration::from_secs(5);
+
 impl Monitor {
     /// Sets the condition to up, unless a write was refused lately.
     pub(super) fn set_up(&self) {
