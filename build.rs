@@ -101,7 +101,8 @@ fn strings_to_bytes(message: &mut DescriptorProto) {
 fn scripts() -> Result<String, Box<dyn Error>> {
     let (mut code, mut all, mut open) = (String::new(), String::new(), String::new());
     for (index, script) in include::build(&lua_files()?)?.into_iter().enumerate() {
-        let include::Built { name, keys, argv, repeated, shared, gives_tokens, text } = script;
+        let include::Built { name, keys, argv, repeated, shared, gives_tokens, checks_store, text } =
+            script;
         let (folder, verb) = name.split_once('/').ok_or("a script outside a folder")?;
         if open != folder {
             let end = if open.is_empty() { "" } else { "}\n" };
@@ -115,7 +116,7 @@ fn scripts() -> Result<String, Box<dyn Error>> {
             code,
             "name: {name:?}, index: {index}, keys: {keys}, argv: {argv}, shared: {shared:?},"
         )?;
-        write!(code, "repeated: {repeated}, ")?;
+        write!(code, "repeated: {repeated}, checks_store: {checks_store}, ")?;
         writeln!(code, "gives_tokens: {gives_tokens}, text: {text:?} }};")?;
         write!(all, "&{folder}::{verb}, ")?;
     }

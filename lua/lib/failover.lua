@@ -2,7 +2,9 @@
 -- are lost, but may still run. The pool admits no new task until they have ended: for one lease
 -- duration plus grace.
 --
--- @include changes
+-- A pool without a record is held the same way if the store has lost its data (lib/store.lua).
+--
+-- @include changes store
 --
 -- primary_id  "process:history", the run_id and master_replid of the Redis that last wrote the pool.
 --             A restart changes the process; a promotion changes both. The history also changes
@@ -11,6 +13,8 @@
 -- began       when that primary was first seen; never before it took over
 -- held        end of the hold
 -- floor       last known token of the earlier primary: the lost tokens are greater
+--
+-- A hold after a loss of the store has no primary_id in a pool without failover holds.
 local failover_process, failover_history, failover_is_promoted
 local function failover_primary_id()
   if not failover_process then
@@ -31,14 +35,29 @@ local function failover_is_primary(name)
   return of_process == failover_process and (of_history == failover_history or not failover_is_promoted)
 end
 
+-- Starts a hold for a pool without a record if the store has lost its data: the leases of the pool
+-- may still run.
+local function failover_hold_after_loss(pool, length, now)
+  local state, time = store_read()
+  local failover = pool.failover
+  if (state == STORE_LOST or state == STORE_ACCEPTED) and time + length > now then
+    failover.began, failover.held = time, time + length
+    changes_keep(pool, failover.held + pool.retention)
+  end
+end
+
 -- Starts a hold after a failover. `seen` is "primary_id ms changed": the primary id that the server
 -- saw, for how many ms, and 1 if another primary may have preceded it, else 0. It is empty for a
 -- pool without holds.
 local function failover_hold(pool, seen, now)
+  local failover, length = pool.failover, (pool.lease_ms + pool.grace_ms) * 1000
+  if pool.is_new then
+    failover_hold_after_loss(pool, length, now)
+  end
   if seen == '' then
+    pool.is_held = not failover.primary_id and failover.held > now
     return
   end
-  local failover, length = pool.failover, (pool.lease_ms + pool.grace_ms) * 1000
   local this = failover_primary_id()
   local name, ms, changed = match(seen, '^(%S+) (%d+) ([01])$')
   local is_seen, is_other = failover_is_primary(name), nil

@@ -40,7 +40,7 @@ local function pool_open(keys, argv, now, first, last)
   pool.capacity, pool.lease_ms, pool.grace_ms, pool.paused, pool.max_attempts = settings_read(
     texts[1], tonumber(argv[1]), tonumber(argv[2]), tonumber(argv[3]), tonumber(argv[4]), tonumber(argv[5])
   )
-  pool.failover = token_decode(texts[2])
+  pool.is_new, pool.failover = not texts[2], token_decode(texts[2])
   pool.last_token, pool.horizon = pool.failover.token, pool.failover.horizon
   pool.in_use = leases_count(pool.leases, now)
   pool.was_in_use = pool.in_use

@@ -1,6 +1,6 @@
 -- A pool's token record, "token horizon": the last fencing token, and the last time at which a lease
--- or record of the pool can matter. A pool with failover holds adds " primary_id began held floor"
--- (lib/failover.lua).
+-- or record of the pool can matter. A pool with failover holds, and one that is held after a loss of
+-- the store, adds " primary_id began held floor" (lib/failover.lua); the primary_id can be empty.
 --
 -- @include digits strings
 
@@ -23,8 +23,8 @@ end
 
 local function token_encode(token, horizon, failover)
   local record = digits(token) .. ' ' .. digits(horizon)
-  if failover.primary_id then
-    record = record .. ' ' .. failover.primary_id .. ' ' .. digits(failover.began) .. ' '
+  if failover.primary_id or (failover.held or 0) > 0 then
+    record = record .. ' ' .. (failover.primary_id or '') .. ' ' .. digits(failover.began) .. ' '
       .. digits(failover.held) .. ' ' .. digits(failover.floor)
   end
   return record

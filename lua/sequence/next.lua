@@ -1,6 +1,6 @@
 -- Gives out the next values of a sequence.
 --
--- @include allocation decimal sequence
+-- @include allocation decimal sequence store
 --
 -- keys[1] counter hash: the sequence.
 -- keys[2] replay string: the reply kept for repeats of this request.
@@ -19,6 +19,8 @@
 --         {1 out of range}: they would be above most.
 --         {2 too far ahead, 0 or 1: because of the floor}: they would be too far beyond the clock.
 --         {3 unreserved, last}: values up to this one must be reserved first.
+-- Fails with STORE_LOST if there is no last value, no applied floor, and the
+-- store has lost its data.
 -- Writes counter, permanent; replay, TTL: keep.
 -- Cost O(1): 30 µs.
 
@@ -39,7 +41,13 @@ local function decide(keys, argv, now)
   local status, final, applied = allocation_next(ask, last, now)
   if status ~= ALLOCATION_GIVEN then
     return { status, applied }
-  elseif reserve and decimal_exceeds(final, confirmed) then
+  end
+  if not last and applied == 0 then
+    store_check()
+  elseif not last then
+    store_read()
+  end
+  if reserve and decimal_exceeds(final, confirmed) then
     return { ALLOCATION_UNRESERVED, final }
   end
   local marks = reserve and { 'confirmed', confirmed } or {}

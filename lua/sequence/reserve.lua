@@ -1,6 +1,6 @@
 -- Reserves values of a sequence ahead, in the epoch of this primary.
 --
--- @include calendar decimal sequence
+-- @include calendar decimal sequence store
 --
 -- keys[1] counter hash: the sequence.
 -- argv[1] needed last value that is needed, 1..2^63-1.
@@ -16,6 +16,9 @@ local function decide(keys, argv, now)
   local counter_key, needed, upto, most, dating = keys[1], argv[1], argv[2], argv[3], argv[4]
   local this = sequence_epoch()
   local last, reserved, confirmed = sequence_read_reserved(counter_key, most, this)
+  if not last and reserved == '0' then
+    store_read()
+  end
   if dating ~= '' then
     local _, furthest = calendar_values(dating, now)
     upto = decimal_exceeds(upto, furthest) and decimal_max(needed, furthest) or upto

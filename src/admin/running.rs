@@ -19,10 +19,11 @@ use super::{
 use crate::{
     decision::{
         budget::NamespaceUsage,
+        error::Error,
         metrics::{RpcLabels, configuration},
         time::{Clock, Timestamp, monotonic},
     },
-    engine::{Engine, StoreState},
+    engine::{Engine, StoreLoss, StoreState},
 };
 
 /// A running server: its engine, and whether it is draining.
@@ -128,9 +129,21 @@ impl RunningServer {
             store: self.store_state().name(),
             readiness: self.readiness(),
             servers: self.engine.servers(),
+            store_id: self.engine.store_id(),
+            store_lost: self.store_losses().iter().any(StoreLoss::is_open),
             uptime_seconds: monotonic().saturating_duration_since(self.started).as_secs(),
             configuration: configuration::current().into(),
         }
+    }
+
+    /// The losses of the store's data that servers have recognised.
+    pub fn store_losses(&self) -> Vec<StoreLoss> {
+        self.engine.store_losses()
+    }
+
+    /// Accepts these losses. Returns those that were not accepted before.
+    pub async fn accept_store_loss(&self) -> Result<Vec<StoreLoss>, Error> {
+        self.engine.accept_store_loss().await
     }
 
     fn store_state(&self) -> StoreState {

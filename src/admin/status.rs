@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+pub use crate::engine::{LossState, StoreLoss};
+
 use crate::{
     decision::{metrics::configuration::Configuration, time::Timestamp},
     engine::StoreState,
@@ -23,6 +25,11 @@ pub struct Status {
     /// The number of servers with the same key prefix on this Redis, this one included. `null` on
     /// the embedded engine, while the store is down, and if it is not known.
     pub servers: Option<u32>,
+    /// The id by which servers recognise that Redis has lost its data. `null` on the embedded engine,
+    /// and before Redis was reached.
+    pub store_id: Option<String>,
+    /// Whether the store has lost its data, and no operator has accepted the loss.
+    pub store_lost: bool,
     /// Seconds since the start.
     pub uptime_seconds: u64,
     /// The configuration in use, and the result of the last reload.

@@ -27,6 +27,7 @@ use crate::{
         sequence::{self, SequenceOptions},
         status::{self, StatusOptions},
         stock::{self, StockOptions},
+        store::{HELP as STORE_HELP, StoreOptions},
         task::{self, TaskOptions},
         top::{self, TopOptions},
         version::VERSION,
@@ -150,6 +151,9 @@ pub(crate) enum Command {
     /// Show version, engine, uptime and configuration of a server
     #[command(after_help = status::HELP)]
     Status(StatusOptions),
+    /// Show whether Redis has lost its data, or accept the loss; exits 1 if a loss is not accepted
+    #[command(after_help = STORE_HELP)]
+    Store(StoreOptions),
     /// Print a new token for a caller, and the digest that the configuration of the server needs
     Token(OutputFlags),
     /// Print the completion script of a shell

@@ -30,6 +30,7 @@ mod serve;
 mod signals;
 pub mod status;
 pub mod stock;
+pub mod store;
 mod table;
 pub mod task;
 pub mod top;
@@ -126,6 +127,7 @@ async fn run(command: Command) -> ExitCode {
         Command::Bans(options) => ban::bans(&options).await,
         Command::Key(options) => key::run(&options).await,
         Command::Sequence(options) => sequence::run(&options).await,
+        Command::Store(options) => store::run(&options).await,
     };
     ended.unwrap_or_else(|error| exit::unavailable(&error))
 }

@@ -11,8 +11,9 @@ use super::{
 use crate::{
     decision::time::Millis,
     engine::redis::{
-        Eviction, RedisOptions,
+        Eviction, OnStoreLoss, RedisOptions,
         address::{Certificates, SentinelUser},
+        is_store_id,
     },
     server::input_file,
 };
@@ -34,6 +35,9 @@ pub(super) struct RedisSection {
     #[serde(default, deserialize_with = "key_prefix")]
     key_prefix: Option<String>,
     eviction: Option<Eviction>,
+    on_store_loss: Option<OnStoreLoss>,
+    #[serde(default, deserialize_with = "store_id")]
+    store_id: Option<String>,
     tls_ca: Option<PathBuf>,
     tls_cert: Option<PathBuf>,
     tls_key: Option<PathBuf>,
@@ -56,6 +60,8 @@ impl RedisSection {
             answer_timeout: self.answer_timeout.map_or(defaults.answer_timeout, Millis::duration),
             key_prefix: self.key_prefix.unwrap_or(defaults.key_prefix.clone()),
             eviction: self.eviction.unwrap_or(defaults.eviction),
+            on_store_loss: self.on_store_loss.unwrap_or_default(),
+            store_id: self.store_id,
             workers,
             ..defaults
         };
@@ -112,4 +118,14 @@ fn key_prefix<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Erro
         }
     }
     text(d, "redis.key_prefix", check).map(Some)
+}
+
+fn store_id<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
+    fn check(text: &str) -> Result<String, String> {
+        match is_store_id(text) {
+            true => Ok(text.to_owned()),
+            false => Err("expected 1 to 64 hexadecimal digits".to_owned()),
+        }
+    }
+    text(d, "redis.store_id", check).map(Some)
 }

@@ -4,12 +4,12 @@ use askama::Template;
 
 use super::{
     LIVE, assets,
-    format::{Ago, iso},
+    format::{Ago, Moment, iso},
     page::{PagePart, Problem, RenderedPage},
     pages::PAGES,
     visit::Visit,
 };
-use crate::admin::status::Status;
+use crate::admin::status::{LossState, Status, StoreLoss};
 
 #[derive(Template)]
 #[template(path = "layout.html")]
@@ -49,14 +49,39 @@ struct NoticeTemplate<'a> {
     as_of: Option<Ago>,
 }
 
-/// The parts of the frame that change: the state of the server, and the notice about the store.
+#[derive(Template)]
+#[template(path = "loss.html")]
+struct LossTemplate {
+    losses: Vec<ShownLoss>,
+}
+
+/// A loss of the store's data that no operator has accepted.
+struct ShownLoss {
+    node: String,
+    time: Moment,
+    is_refusing: bool,
+}
+
+fn losses(visit: &Visit) -> LossTemplate {
+    let open = visit.server().store_losses().into_iter().filter(StoreLoss::is_open);
+    let shown = open.map(|loss| ShownLoss {
+        is_refusing: loss.state == LossState::Refusing,
+        node: loss.node,
+        time: Moment(loss.time),
+    });
+    LossTemplate { losses: shown.collect() }
+}
+
+/// The parts of the frame that change: the state of the server, the notice about the store, and a
+/// loss of its data.
 pub(super) fn head_parts(visit: &Visit, rendered: &RenderedPage) -> Result<Vec<PagePart>, Problem> {
     let status = visit.server().status();
     let is_up = status.store == "up";
     let state = StateTemplate { status, is_up }.render()?;
     let as_of = rendered.as_of.map(|time| Ago::new(time, visit.now()));
     let notice = NoticeTemplate { text: rendered.page.lack.as_deref(), as_of }.render()?;
-    Ok(vec![part("state", &state), part("notice", &notice)])
+    let loss = losses(visit).render()?;
+    Ok(vec![part("state", &state), part("notice", &notice), part("loss", &loss)])
 }
 
 /// The notice about a problem of a live page.

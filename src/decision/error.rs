@@ -14,6 +14,9 @@ pub enum Error {
     /// The store answers, but refuses writes or has unsafe settings. The call was certainly
     /// not executed. Leases of the store still count, so no fallback share is granted.
     Refused(String),
+    /// The store has lost its data, and does not know this sequence: its values could repeat. The
+    /// call was certainly not executed.
+    StoreLost,
     /// The deadline passed after the call was sent: its fate is unknown, and
     /// repeating it is safe.
     DeadlineExceeded,
@@ -75,6 +78,11 @@ impl fmt::Display for Error {
         match self {
             Error::Unavailable(why) => write!(f, "the store could not execute the call: {why}"),
             Error::Refused(why) => write!(f, "the store refuses the call: {why}"),
+            Error::StoreLost => f.write_str(
+                "the store has lost its data and does not know this sequence, so its values could \
+                 repeat; nothing was executed: an operator must restore an export, set a floor for \
+                 the sequence, or accept the loss with `tollgate store accept-loss`",
+            ),
             Error::DeadlineExceeded => f.write_str(
                 "no reply from the store in time; the call may have been executed: repeat it",
             ),

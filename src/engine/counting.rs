@@ -68,7 +68,7 @@ pub(super) fn note_all<D: Decision>(answers: &Batch<Answered<D::Outcome>>) {
 fn failed(cells: &Cells, error: &Error) {
     let failure = match error {
         Error::Unavailable(_) => StoreFailure::Unavailable,
-        Error::Refused(_) | Error::Denied(_) => StoreFailure::Refused,
+        Error::Refused(_) | Error::StoreLost | Error::Denied(_) => StoreFailure::Refused,
         Error::DeadlineExceeded => StoreFailure::DeadlineExceeded,
         Error::Corrupt(_) => StoreFailure::Corrupt,
         _ => return,

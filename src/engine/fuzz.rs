@@ -94,7 +94,7 @@ pub fn export(input: &[u8]) {
         false => [FIRST, input].concat(),
     };
     let Ok(mut reader) = Reader::open(&whole[..]) else { return };
-    let Ok(mut writer) = Writer::begin(Vec::new(), "embedded", reader.time()) else { return };
+    let Ok(mut writer) = Writer::begin(Vec::new(), "embedded", reader.time(), None) else { return };
     while let Ok(Some(line)) = reader.next() {
         let _ = line.has_lapsed(NOW.0);
         let _ = line.record(&mut Changes::default());

@@ -54,6 +54,7 @@ pub use answered::{Answered, AnsweredBy, Batch};
 pub use counting::{CountedVerb, counted_verbs};
 pub use listing::{PartitionCursor, PartitionPage, ReadEntries};
 pub use names::{NameCursor, NameQuery};
+pub use redis::{LossState, StoreLoss};
 pub use submit::{Stages, Submit};
 pub use unreceived::Unreceived;
 
@@ -211,6 +212,32 @@ impl Engine {
         match self {
             Engine::Embedded(_) => None,
             Engine::Redis(engine) => engine.servers(),
+        }
+    }
+
+    /// The id of the store, by which servers recognise a loss of its data. `None` on the embedded
+    /// engine, and before it was read.
+    pub fn store_id(&self) -> Option<String> {
+        match self {
+            Engine::Embedded(_) => None,
+            Engine::Redis(engine) => engine.store_id(),
+        }
+    }
+
+    /// The losses of the store's data that servers have recognised. Empty on the embedded engine.
+    pub fn store_losses(&self) -> Vec<StoreLoss> {
+        match self {
+            Engine::Embedded(_) => Vec::new(),
+            Engine::Redis(engine) => engine.store_losses(),
+        }
+    }
+
+    /// Accepts all losses of the store's data: calls are answered as on a new store. Returns the
+    /// losses that were not accepted before.
+    pub async fn accept_store_loss(&self) -> Result<Vec<StoreLoss>, Error> {
+        match self {
+            Engine::Embedded(_) => Ok(Vec::new()),
+            Engine::Redis(engine) => engine.accept_store_loss().await,
         }
     }
 

@@ -97,6 +97,7 @@ macro_rules! requests {
 }
 
 requests! {
+    AcceptStoreLossRequest,
     AcquireLockRequest,
     AddStockRequest,
     AdmitTaskRequest,

@@ -43,6 +43,7 @@ impl From<Error> for Status {
                 (Code::Unavailable, ErrorDetails::with_retry_info(Some(RETRY_UNAVAILABLE)))
             }
             Error::Refused(_) => (Code::Unavailable, again("STORE_REFUSES", RETRY_UNAVAILABLE)),
+            Error::StoreLost => (Code::Unavailable, again("STORE_LOST", RETRY_UNAVAILABLE)),
             Error::Overloaded => (Code::ResourceExhausted, again("OVERLOADED", RETRY_OVERLOADED)),
             Error::Unacknowledged { is_void: true, .. } => {
                 (Code::Unavailable, again("UNCONFIRMED", RETRY_UNAVAILABLE))

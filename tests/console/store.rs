@@ -1,8 +1,11 @@
 //! The pages while Redis does not answer.
 
+use tollgate_client::pb::{self, admin_service_client::AdminServiceClient};
+
 use crate::{
     browser::Browser,
     console::{Console, Engine},
+    support::requests::patient,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -32,4 +35,24 @@ async fn without_redis_the_last_numbers_stay_with_their_age() {
     browser.open(&console.url("/pool?name=p")).await;
     browser.until("the state", async || browser.text().await.contains("Store up")).await;
     browser.until("no notice", async || browser.count("#notice .message").await == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn j2_a_loss_is_a_banner_on_each_page_until_it_is_accepted() {
+    let Some(browser) = Browser::start().await else { return };
+    let console = Console::start(Engine::Redis).await;
+    console.sign_in(&browser, &console.operator, "/").await;
+    browser.until("the state", async || browser.text().await.contains("Store up")).await;
+    assert_eq!(browser.count("#loss .message").await, 0);
+    let redis = console.redis.as_ref().expect("it is on Redis");
+    redis.command(&["FLUSHALL"]).await.unwrap();
+    for page in ["/", "/sequences", "/system"] {
+        browser.open(&console.url(page)).await;
+        browser.shows("The store has lost its data.").await;
+        browser.is_sound("a page with the banner").await;
+    }
+    browser.open(&console.url("/")).await;
+    let mut admin = AdminServiceClient::new(console.signed());
+    admin.accept_store_loss(patient(pb::AcceptStoreLossRequest {})).await.unwrap();
+    browser.until("no banner", async || browser.count("#loss .message").await == 0).await;
 }

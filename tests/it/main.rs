@@ -32,4 +32,5 @@ mod security;
 mod sequence;
 mod server;
 mod stock;
+mod store_loss;
 mod traces;

@@ -111,20 +111,10 @@ impl Call {
     }
 
     pub fn permission(&self) -> &'static str {
-        const MANAGE: [&str; 10] = [
-            "ConfigurePool",
-            "EvictTask",
-            "RequeueTask",
-            "ResetRate",
-            "Ban",
-            "Unban",
-            "SetSequenceFloor",
-            "SetStock",
-            "AddStock",
-            "ReloadConfig",
-        ];
+        const MANAGE: &str = "ConfigurePool EvictTask RequeueTask ResetRate Ban Unban SetSequenceFloor \
+                              SetStock AddStock ReloadConfig AcceptStoreLoss";
         match self.method {
-            method if MANAGE.contains(&method) => "manage",
+            method if MANAGE.split(' ').any(|it| it == method) => "manage",
             method if ["Get", "List", "Watch"].iter().any(|it| method.starts_with(it)) => "read",
             _ => "use",
         }
@@ -356,6 +346,7 @@ fn others(name: &dyn Fn() -> String) -> Vec<Call> {
         ),
         Call::of(admin, "GetStatus", pb::GetStatusRequest {}),
         Call::of(admin, "ReloadConfig", pb::ReloadConfigRequest { dry_run: true }),
+        Call::of(admin, "AcceptStoreLoss", pb::AcceptStoreLossRequest {}),
     ]
 }
 

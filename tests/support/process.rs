@@ -238,6 +238,14 @@ impl OwnRedis {
         self.process = None;
     }
 
+    /// Restarts the process with an empty folder.
+    pub async fn restart_empty(&mut self) {
+        self.kill();
+        fs::remove_dir_all(&self.directory).unwrap();
+        fs::create_dir_all(&self.directory).unwrap();
+        self.start().await;
+    }
+
     pub fn signal(&self, signal: &str) {
         self.process.as_ref().expect("it runs").signal(signal);
     }

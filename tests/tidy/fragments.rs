@@ -16,7 +16,8 @@ fn the_program_has_the_scripts_of_the_folder() {
     for (script, built) in script::ALL.iter().zip(&built) {
         let (is, expected) = ((script.name, script.keys), (&*built.name, built.keys));
         assert_eq!(is, expected);
-        assert_eq!((script.argv, script.gives_tokens), (built.argv, built.gives_tokens));
+        let row = (script.argv, script.gives_tokens, script.checks_store);
+        assert_eq!(row, (built.argv, built.gives_tokens, built.checks_store));
         assert_eq!(script.shared().unwrap_or_default(), built.shared);
         assert_eq!(script.repeated, built.repeated);
         assert!(script.text(None).ends_with(&built.text), "{}", script.name);

@@ -82,7 +82,13 @@ type GetStatusResponse struct {
 	//
 	// 0 on the embedded engine, and if it is not known: while the store is down, in the first
 	// second, and if the Redis user may not use PUBSUB or SUBSCRIBE.
-	Servers       uint32 `protobuf:"varint,8,opt,name=servers,proto3" json:"servers,omitempty"`
+	Servers uint32 `protobuf:"varint,8,opt,name=servers,proto3" json:"servers,omitempty"`
+	// The id by which servers recognise that the store has lost its data. Exports contain it,
+	// and an import restores it. Empty on the embedded engine, and before Redis was reached.
+	StoreId string `protobuf:"bytes,9,opt,name=store_id,json=storeId,proto3" json:"store_id,omitempty"`
+	// The losses of the store's data that servers have recognised, one for each node of a
+	// Cluster. Empty if there were none.
+	StoreLosses   []*StoreLoss `protobuf:"bytes,10,rep,name=store_losses,json=storeLosses,proto3" json:"store_losses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -173,6 +179,168 @@ func (x *GetStatusResponse) GetServers() uint32 {
 	return 0
 }
 
+func (x *GetStatusResponse) GetStoreId() string {
+	if x != nil {
+		return x.StoreId
+	}
+	return ""
+}
+
+func (x *GetStatusResponse) GetStoreLosses() []*StoreLoss {
+	if x != nil {
+		return x.StoreLosses
+	}
+	return nil
+}
+
+// A loss of the data of a Redis, or of one node of a Cluster.
+type StoreLoss struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The address of the node, `host:port`.
+	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// `refusing`: sequences that the node does not know fail. `continued`: no call fails,
+	// because of `on_store_loss = "continue"`. `accepted`: an operator has accepted the loss.
+	State string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	// When a server recognised the loss, on the clock of the node.
+	LossTime      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=loss_time,json=lossTime,proto3" json:"loss_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreLoss) Reset() {
+	*x = StoreLoss{}
+	mi := &file_tollgate_v1_admin_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreLoss) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreLoss) ProtoMessage() {}
+
+func (x *StoreLoss) ProtoReflect() protoreflect.Message {
+	mi := &file_tollgate_v1_admin_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreLoss.ProtoReflect.Descriptor instead.
+func (*StoreLoss) Descriptor() ([]byte, []int) {
+	return file_tollgate_v1_admin_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *StoreLoss) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *StoreLoss) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *StoreLoss) GetLossTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LossTime
+	}
+	return nil
+}
+
+// Asks to accept a loss of the store's data. Has no fields.
+type AcceptStoreLossRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcceptStoreLossRequest) Reset() {
+	*x = AcceptStoreLossRequest{}
+	mi := &file_tollgate_v1_admin_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceptStoreLossRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceptStoreLossRequest) ProtoMessage() {}
+
+func (x *AcceptStoreLossRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tollgate_v1_admin_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceptStoreLossRequest.ProtoReflect.Descriptor instead.
+func (*AcceptStoreLossRequest) Descriptor() ([]byte, []int) {
+	return file_tollgate_v1_admin_proto_rawDescGZIP(), []int{3}
+}
+
+// The losses that were accepted.
+type AcceptStoreLossResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The losses that were not accepted before, as they were.
+	Losses        []*StoreLoss `protobuf:"bytes,1,rep,name=losses,proto3" json:"losses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcceptStoreLossResponse) Reset() {
+	*x = AcceptStoreLossResponse{}
+	mi := &file_tollgate_v1_admin_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceptStoreLossResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceptStoreLossResponse) ProtoMessage() {}
+
+func (x *AcceptStoreLossResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tollgate_v1_admin_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceptStoreLossResponse.ProtoReflect.Descriptor instead.
+func (*AcceptStoreLossResponse) Descriptor() ([]byte, []int) {
+	return file_tollgate_v1_admin_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *AcceptStoreLossResponse) GetLosses() []*StoreLoss {
+	if x != nil {
+		return x.Losses
+	}
+	return nil
+}
+
 // The configuration that is in use, and the result of the last load.
 type ConfigurationStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -191,7 +359,7 @@ type ConfigurationStatus struct {
 
 func (x *ConfigurationStatus) Reset() {
 	*x = ConfigurationStatus{}
-	mi := &file_tollgate_v1_admin_proto_msgTypes[2]
+	mi := &file_tollgate_v1_admin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -203,7 +371,7 @@ func (x *ConfigurationStatus) String() string {
 func (*ConfigurationStatus) ProtoMessage() {}
 
 func (x *ConfigurationStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_tollgate_v1_admin_proto_msgTypes[2]
+	mi := &file_tollgate_v1_admin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -216,7 +384,7 @@ func (x *ConfigurationStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigurationStatus.ProtoReflect.Descriptor instead.
 func (*ConfigurationStatus) Descriptor() ([]byte, []int) {
-	return file_tollgate_v1_admin_proto_rawDescGZIP(), []int{2}
+	return file_tollgate_v1_admin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ConfigurationStatus) GetHash() string {
@@ -259,7 +427,7 @@ type ReloadConfigRequest struct {
 
 func (x *ReloadConfigRequest) Reset() {
 	*x = ReloadConfigRequest{}
-	mi := &file_tollgate_v1_admin_proto_msgTypes[3]
+	mi := &file_tollgate_v1_admin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -271,7 +439,7 @@ func (x *ReloadConfigRequest) String() string {
 func (*ReloadConfigRequest) ProtoMessage() {}
 
 func (x *ReloadConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tollgate_v1_admin_proto_msgTypes[3]
+	mi := &file_tollgate_v1_admin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -284,7 +452,7 @@ func (x *ReloadConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadConfigRequest.ProtoReflect.Descriptor instead.
 func (*ReloadConfigRequest) Descriptor() ([]byte, []int) {
-	return file_tollgate_v1_admin_proto_rawDescGZIP(), []int{3}
+	return file_tollgate_v1_admin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ReloadConfigRequest) GetDryRun() bool {
@@ -307,7 +475,7 @@ type ReloadConfigResponse struct {
 
 func (x *ReloadConfigResponse) Reset() {
 	*x = ReloadConfigResponse{}
-	mi := &file_tollgate_v1_admin_proto_msgTypes[4]
+	mi := &file_tollgate_v1_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -319,7 +487,7 @@ func (x *ReloadConfigResponse) String() string {
 func (*ReloadConfigResponse) ProtoMessage() {}
 
 func (x *ReloadConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tollgate_v1_admin_proto_msgTypes[4]
+	mi := &file_tollgate_v1_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -332,7 +500,7 @@ func (x *ReloadConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadConfigResponse.ProtoReflect.Descriptor instead.
 func (*ReloadConfigResponse) Descriptor() ([]byte, []int) {
-	return file_tollgate_v1_admin_proto_rawDescGZIP(), []int{4}
+	return file_tollgate_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ReloadConfigResponse) GetDifferences() []*ConfigDifference {
@@ -368,7 +536,7 @@ type ConfigDifference struct {
 
 func (x *ConfigDifference) Reset() {
 	*x = ConfigDifference{}
-	mi := &file_tollgate_v1_admin_proto_msgTypes[5]
+	mi := &file_tollgate_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -380,7 +548,7 @@ func (x *ConfigDifference) String() string {
 func (*ConfigDifference) ProtoMessage() {}
 
 func (x *ConfigDifference) ProtoReflect() protoreflect.Message {
-	mi := &file_tollgate_v1_admin_proto_msgTypes[5]
+	mi := &file_tollgate_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -393,7 +561,7 @@ func (x *ConfigDifference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigDifference.ProtoReflect.Descriptor instead.
 func (*ConfigDifference) Descriptor() ([]byte, []int) {
-	return file_tollgate_v1_admin_proto_rawDescGZIP(), []int{5}
+	return file_tollgate_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ConfigDifference) GetKey() string {
@@ -422,7 +590,7 @@ var File_tollgate_v1_admin_proto protoreflect.FileDescriptor
 const file_tollgate_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"\x17tollgate/v1/admin.proto\x12\vtollgate.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x12\n" +
-	"\x10GetStatusRequest\"\x9e\x02\n" +
+	"\x10GetStatusRequest\"\xf4\x02\n" +
 	"\x11GetStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
 	"\x06engine\x18\x02 \x01(\tR\x06engine\x12\x1a\n" +
@@ -431,7 +599,17 @@ const file_tollgate_v1_admin_proto_rawDesc = "" +
 	"\treadiness\x18\x05 \x01(\tR\treadiness\x12%\n" +
 	"\x0euptime_seconds\x18\x06 \x01(\x04R\ruptimeSeconds\x12F\n" +
 	"\rconfiguration\x18\a \x01(\v2 .tollgate.v1.ConfigurationStatusR\rconfiguration\x12\x18\n" +
-	"\aservers\x18\b \x01(\rR\aservers\"\xbc\x01\n" +
+	"\aservers\x18\b \x01(\rR\aservers\x12\x19\n" +
+	"\bstore_id\x18\t \x01(\tR\astoreId\x129\n" +
+	"\fstore_losses\x18\n" +
+	" \x03(\v2\x16.tollgate.v1.StoreLossR\vstoreLosses\"n\n" +
+	"\tStoreLoss\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x127\n" +
+	"\tloss_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\blossTime\"\x18\n" +
+	"\x16AcceptStoreLossRequest\"I\n" +
+	"\x17AcceptStoreLossResponse\x12.\n" +
+	"\x06losses\x18\x01 \x03(\v2\x16.tollgate.v1.StoreLossR\x06losses\"\xbc\x01\n" +
 	"\x13ConfigurationStatus\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\tR\x04hash\x127\n" +
 	"\tload_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\bloadTime\x12\x1d\n" +
@@ -447,10 +625,11 @@ const file_tollgate_v1_admin_proto_rawDesc = "" +
 	"\x10ConfigDifference\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x10\n" +
 	"\x03old\x18\x02 \x01(\tR\x03old\x12\x10\n" +
-	"\x03new\x18\x03 \x01(\tR\x03new2\xaf\x01\n" +
+	"\x03new\x18\x03 \x01(\tR\x03new2\x8d\x02\n" +
 	"\fAdminService\x12J\n" +
 	"\tGetStatus\x12\x1d.tollgate.v1.GetStatusRequest\x1a\x1e.tollgate.v1.GetStatusResponse\x12S\n" +
-	"\fReloadConfig\x12 .tollgate.v1.ReloadConfigRequest\x1a!.tollgate.v1.ReloadConfigResponseB|\n" +
+	"\fReloadConfig\x12 .tollgate.v1.ReloadConfigRequest\x1a!.tollgate.v1.ReloadConfigResponse\x12\\\n" +
+	"\x0fAcceptStoreLoss\x12#.tollgate.v1.AcceptStoreLossRequest\x1a$.tollgate.v1.AcceptStoreLossResponseB|\n" +
 	"\x0eio.tollgate.v1P\x01Z=github.com/tollgate/tollgate/clients/go/tollgatepb;tollgatepb\xaa\x02\vTollgate.V1\xca\x02\vTollgate\\V1\xea\x02\fTollgate::V1b\x06proto3"
 
 var (
@@ -465,30 +644,38 @@ func file_tollgate_v1_admin_proto_rawDescGZIP() []byte {
 	return file_tollgate_v1_admin_proto_rawDescData
 }
 
-var file_tollgate_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_tollgate_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_tollgate_v1_admin_proto_goTypes = []any{
-	(*GetStatusRequest)(nil),      // 0: tollgate.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),     // 1: tollgate.v1.GetStatusResponse
-	(*ConfigurationStatus)(nil),   // 2: tollgate.v1.ConfigurationStatus
-	(*ReloadConfigRequest)(nil),   // 3: tollgate.v1.ReloadConfigRequest
-	(*ReloadConfigResponse)(nil),  // 4: tollgate.v1.ReloadConfigResponse
-	(*ConfigDifference)(nil),      // 5: tollgate.v1.ConfigDifference
-	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
+	(*GetStatusRequest)(nil),        // 0: tollgate.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),       // 1: tollgate.v1.GetStatusResponse
+	(*StoreLoss)(nil),               // 2: tollgate.v1.StoreLoss
+	(*AcceptStoreLossRequest)(nil),  // 3: tollgate.v1.AcceptStoreLossRequest
+	(*AcceptStoreLossResponse)(nil), // 4: tollgate.v1.AcceptStoreLossResponse
+	(*ConfigurationStatus)(nil),     // 5: tollgate.v1.ConfigurationStatus
+	(*ReloadConfigRequest)(nil),     // 6: tollgate.v1.ReloadConfigRequest
+	(*ReloadConfigResponse)(nil),    // 7: tollgate.v1.ReloadConfigResponse
+	(*ConfigDifference)(nil),        // 8: tollgate.v1.ConfigDifference
+	(*timestamppb.Timestamp)(nil),   // 9: google.protobuf.Timestamp
 }
 var file_tollgate_v1_admin_proto_depIdxs = []int32{
-	2, // 0: tollgate.v1.GetStatusResponse.configuration:type_name -> tollgate.v1.ConfigurationStatus
-	6, // 1: tollgate.v1.ConfigurationStatus.load_time:type_name -> google.protobuf.Timestamp
-	6, // 2: tollgate.v1.ConfigurationStatus.error_time:type_name -> google.protobuf.Timestamp
-	5, // 3: tollgate.v1.ReloadConfigResponse.differences:type_name -> tollgate.v1.ConfigDifference
-	0, // 4: tollgate.v1.AdminService.GetStatus:input_type -> tollgate.v1.GetStatusRequest
-	3, // 5: tollgate.v1.AdminService.ReloadConfig:input_type -> tollgate.v1.ReloadConfigRequest
-	1, // 6: tollgate.v1.AdminService.GetStatus:output_type -> tollgate.v1.GetStatusResponse
-	4, // 7: tollgate.v1.AdminService.ReloadConfig:output_type -> tollgate.v1.ReloadConfigResponse
-	6, // [6:8] is the sub-list for method output_type
-	4, // [4:6] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	5,  // 0: tollgate.v1.GetStatusResponse.configuration:type_name -> tollgate.v1.ConfigurationStatus
+	2,  // 1: tollgate.v1.GetStatusResponse.store_losses:type_name -> tollgate.v1.StoreLoss
+	9,  // 2: tollgate.v1.StoreLoss.loss_time:type_name -> google.protobuf.Timestamp
+	2,  // 3: tollgate.v1.AcceptStoreLossResponse.losses:type_name -> tollgate.v1.StoreLoss
+	9,  // 4: tollgate.v1.ConfigurationStatus.load_time:type_name -> google.protobuf.Timestamp
+	9,  // 5: tollgate.v1.ConfigurationStatus.error_time:type_name -> google.protobuf.Timestamp
+	8,  // 6: tollgate.v1.ReloadConfigResponse.differences:type_name -> tollgate.v1.ConfigDifference
+	0,  // 7: tollgate.v1.AdminService.GetStatus:input_type -> tollgate.v1.GetStatusRequest
+	6,  // 8: tollgate.v1.AdminService.ReloadConfig:input_type -> tollgate.v1.ReloadConfigRequest
+	3,  // 9: tollgate.v1.AdminService.AcceptStoreLoss:input_type -> tollgate.v1.AcceptStoreLossRequest
+	1,  // 10: tollgate.v1.AdminService.GetStatus:output_type -> tollgate.v1.GetStatusResponse
+	7,  // 11: tollgate.v1.AdminService.ReloadConfig:output_type -> tollgate.v1.ReloadConfigResponse
+	4,  // 12: tollgate.v1.AdminService.AcceptStoreLoss:output_type -> tollgate.v1.AcceptStoreLossResponse
+	10, // [10:13] is the sub-list for method output_type
+	7,  // [7:10] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_tollgate_v1_admin_proto_init() }
@@ -502,7 +689,7 @@ func file_tollgate_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tollgate_v1_admin_proto_rawDesc), len(file_tollgate_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

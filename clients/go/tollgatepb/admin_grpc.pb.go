@@ -19,8 +19,9 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	AdminService_GetStatus_FullMethodName    = "/tollgate.v1.AdminService/GetStatus"
-	AdminService_ReloadConfig_FullMethodName = "/tollgate.v1.AdminService/ReloadConfig"
+	AdminService_GetStatus_FullMethodName       = "/tollgate.v1.AdminService/GetStatus"
+	AdminService_ReloadConfig_FullMethodName    = "/tollgate.v1.AdminService/ReloadConfig"
+	AdminService_AcceptStoreLoss_FullMethodName = "/tollgate.v1.AdminService/AcceptStoreLoss"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -30,12 +31,13 @@ const (
 // Operates one server: its status, and the reload of its configuration.
 //
 // Each call is about the server that answers it. Behind a load balancer, call each server by
-// its own address. The calls take no decision, need no store, and are answered while the
-// store is unreachable or the server is overloaded.
+// its own address. The calls take no decision and are answered while the server is
+// overloaded. Only AcceptStoreLoss, which concerns all servers of the store, needs the store.
 //
-// On a server with callers, GetStatus needs the permission `read`, ReloadConfig `manage`,
-// and both the service `admin`. The configuration concerns all namespaces. So callers with
-// `names`, or of one namespace other than the default one, get PERMISSION_DENIED.
+// On a server with callers, GetStatus needs the permission `read`, ReloadConfig and
+// AcceptStoreLoss `manage`, and all of them the service `admin`. The configuration concerns
+// all namespaces. So callers with `names`, or of one namespace other than the default one,
+// get PERMISSION_DENIED.
 type AdminServiceClient interface {
 	// Returns version, engine, uptime, configuration in use and the last error of a reload.
 	//
@@ -59,6 +61,20 @@ type AdminServiceClient interface {
 	//
 	// Idempotent: a repeat without a changed file changes nothing.
 	ReloadConfig(ctx context.Context, in *ReloadConfigRequest, opts ...grpc.CallOption) (*ReloadConfigResponse, error)
+	// Accepts that Redis has lost its data: on all servers, calls are answered as on a new
+	// store.
+	//
+	// After a loss, sequences that the store does not know fail with UNAVAILABLE, STORE_LOST,
+	// since their values could repeat. Before you accept it, restore an export, or set floors
+	// above the values given out. Pools stay on hold until the leases that were lost have
+	// ended.
+	//
+	// Errors, each with ErrorInfo:
+	//   - UNAVAILABLE: a node of the store is unreachable or refuses writes. Nodes before it have
+	//     accepted the loss: repeat the call.
+	//
+	// Idempotent: a repeat returns no losses.
+	AcceptStoreLoss(ctx context.Context, in *AcceptStoreLossRequest, opts ...grpc.CallOption) (*AcceptStoreLossResponse, error)
 }
 
 type adminServiceClient struct {
@@ -89,6 +105,16 @@ func (c *adminServiceClient) ReloadConfig(ctx context.Context, in *ReloadConfigR
 	return out, nil
 }
 
+func (c *adminServiceClient) AcceptStoreLoss(ctx context.Context, in *AcceptStoreLossRequest, opts ...grpc.CallOption) (*AcceptStoreLossResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AcceptStoreLossResponse)
+	err := c.cc.Invoke(ctx, AdminService_AcceptStoreLoss_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -96,12 +122,13 @@ func (c *adminServiceClient) ReloadConfig(ctx context.Context, in *ReloadConfigR
 // Operates one server: its status, and the reload of its configuration.
 //
 // Each call is about the server that answers it. Behind a load balancer, call each server by
-// its own address. The calls take no decision, need no store, and are answered while the
-// store is unreachable or the server is overloaded.
+// its own address. The calls take no decision and are answered while the server is
+// overloaded. Only AcceptStoreLoss, which concerns all servers of the store, needs the store.
 //
-// On a server with callers, GetStatus needs the permission `read`, ReloadConfig `manage`,
-// and both the service `admin`. The configuration concerns all namespaces. So callers with
-// `names`, or of one namespace other than the default one, get PERMISSION_DENIED.
+// On a server with callers, GetStatus needs the permission `read`, ReloadConfig and
+// AcceptStoreLoss `manage`, and all of them the service `admin`. The configuration concerns
+// all namespaces. So callers with `names`, or of one namespace other than the default one,
+// get PERMISSION_DENIED.
 type AdminServiceServer interface {
 	// Returns version, engine, uptime, configuration in use and the last error of a reload.
 	//
@@ -125,6 +152,20 @@ type AdminServiceServer interface {
 	//
 	// Idempotent: a repeat without a changed file changes nothing.
 	ReloadConfig(context.Context, *ReloadConfigRequest) (*ReloadConfigResponse, error)
+	// Accepts that Redis has lost its data: on all servers, calls are answered as on a new
+	// store.
+	//
+	// After a loss, sequences that the store does not know fail with UNAVAILABLE, STORE_LOST,
+	// since their values could repeat. Before you accept it, restore an export, or set floors
+	// above the values given out. Pools stay on hold until the leases that were lost have
+	// ended.
+	//
+	// Errors, each with ErrorInfo:
+	//   - UNAVAILABLE: a node of the store is unreachable or refuses writes. Nodes before it have
+	//     accepted the loss: repeat the call.
+	//
+	// Idempotent: a repeat returns no losses.
+	AcceptStoreLoss(context.Context, *AcceptStoreLossRequest) (*AcceptStoreLossResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -140,6 +181,9 @@ func (UnimplementedAdminServiceServer) GetStatus(context.Context, *GetStatusRequ
 }
 func (UnimplementedAdminServiceServer) ReloadConfig(context.Context, *ReloadConfigRequest) (*ReloadConfigResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReloadConfig not implemented")
+}
+func (UnimplementedAdminServiceServer) AcceptStoreLoss(context.Context, *AcceptStoreLossRequest) (*AcceptStoreLossResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AcceptStoreLoss not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -198,6 +242,24 @@ func _AdminService_ReloadConfig_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_AcceptStoreLoss_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AcceptStoreLossRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).AcceptStoreLoss(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_AcceptStoreLoss_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).AcceptStoreLoss(ctx, req.(*AcceptStoreLossRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -212,6 +274,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReloadConfig",
 			Handler:    _AdminService_ReloadConfig_Handler,
+		},
+		{
+			MethodName: "AcceptStoreLoss",
+			Handler:    _AdminService_AcceptStoreLoss_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

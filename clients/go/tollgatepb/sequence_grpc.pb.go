@@ -90,6 +90,9 @@ const (
 //     memory and accepts no new names. RetryInfo.
 //   - RESOURCE_EXHAUSTED with reason OVERLOADED: this server cannot answer within the
 //     deadline of the call; nothing was decided. RetryInfo.
+//   - UNAVAILABLE with reason STORE_LOST: Redis has lost its data and does not know this
+//     sequence, so its values could repeat. No value was given out. A `floor` above the next
+//     value, an import or AcceptStoreLoss ends it. RetryInfo.
 //   - UNAVAILABLE: with RetryInfo, from Tollgate, no value was given out. From a client
 //     library, for a broken connection, values may have been given out.
 //   - DEADLINE_EXCEEDED: values may have been given out. Repeat the call; with the same
@@ -236,6 +239,9 @@ func (c *sequenceServiceClient) ListSequences(ctx context.Context, in *ListSeque
 //     memory and accepts no new names. RetryInfo.
 //   - RESOURCE_EXHAUSTED with reason OVERLOADED: this server cannot answer within the
 //     deadline of the call; nothing was decided. RetryInfo.
+//   - UNAVAILABLE with reason STORE_LOST: Redis has lost its data and does not know this
+//     sequence, so its values could repeat. No value was given out. A `floor` above the next
+//     value, an import or AcceptStoreLoss ends it. RetryInfo.
 //   - UNAVAILABLE: with RetryInfo, from Tollgate, no value was given out. From a client
 //     library, for a broken connection, values may have been given out.
 //   - DEADLINE_EXCEEDED: values may have been given out. Repeat the call; with the same

@@ -1,4 +1,4 @@
-//! The status of a server, and the reload of its configuration.
+//! The status of a server, the reload of its configuration, and a loss of its store's data.
 
 use std::time::Duration;
 
@@ -19,5 +19,10 @@ impl Connection {
     /// a restart or the server has no file. Nothing changes then.
     pub async fn reload_config(&self, dry_run: bool) -> Result<pb::ReloadConfigResponse, Error> {
         self.call_within(RELOAD, pb::ReloadConfigRequest { dry_run }).await
+    }
+
+    /// Accepts that Redis has lost its data. Returns the losses that were not accepted before.
+    pub async fn accept_store_loss(&self) -> Result<pb::AcceptStoreLossResponse, Error> {
+        self.call(pb::AcceptStoreLossRequest {}).await
     }
 }

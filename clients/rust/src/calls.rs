@@ -48,6 +48,7 @@ macro_rules! calls {
 
 calls! {
     AdminServiceClient: get_status(GetStatusRequest) -> GetStatusResponse, |_| true;
+    AdminServiceClient: accept_store_loss(AcceptStoreLossRequest) -> AcceptStoreLossResponse, |_| true;
     AdminServiceClient: reload_config(ReloadConfigRequest) -> ReloadConfigResponse, |_| true;
     AdmissionServiceClient: admit_task(AdmitTaskRequest) -> AdmitTaskResponse, |_| true;
     AdmissionServiceClient: complete_task(CompleteTaskRequest) -> CompleteTaskResponse, |_| true;

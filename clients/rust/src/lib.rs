@@ -32,7 +32,8 @@
 //! - [`Connection::call`]: any call of the contract, with deadlines and retries.
 //! - [`Connection::pools`], [`Connection::list_locks`], [`Pool::details`], [`Connection::ban`] and
 //!   others: for operators.
-//! - [`Connection::status`], [`Connection::reload_config`], [`Connection::health`]: the server.
+//! - [`Connection::status`], [`Connection::reload_config`], [`Connection::accept_store_loss`],
+//!   [`Connection::health`]: the server.
 //! - [`Lock`]: a lock that is renewed step by step, over new connections after errors.
 //!
 //! Every object is used from any task of a tokio runtime, and clones of a [`Connection`] share it.

@@ -28,7 +28,7 @@ use crate::{
         },
         script,
     },
-    engine::{Engine, StoreState, counted_verbs},
+    engine::{Engine, StoreLoss, StoreState, counted_verbs},
     envoy,
 };
 use page::{Labels, MetricsPage, SeriesValue};
@@ -90,6 +90,8 @@ impl Scrape<'_> {
         });
         page.add(t::STORE_ERRORS, failures);
         if self.engine.is_remote() {
+            let is_lost = self.engine.store_losses().iter().any(StoreLoss::is_open);
+            page.gauge(t::STORE_LOST, f64::from(u8::from(is_lost)));
             let round_trips = Durations::total(&totals.each().map(|cells| &cells.round_trips));
             page.add_one(t::STORE_ROUND_TRIP_SECONDS, SeriesValue::Histogram(round_trips));
             let sizes = Sizes::total(&totals.each().map(|cells| &cells.batches));

@@ -97,6 +97,8 @@ metrics! {
         "Results of tasks whose lease had ended.";
     STORE_UP = Gauge "tollgate_store_up" []
         "1 if the store answers and accepts writes, else 0.";
+    STORE_LOST = Gauge "tollgate_store_lost" []
+        "1 if the store has lost its data and no operator has accepted the loss, else 0.";
     STORE_ROUND_TRIP_SECONDS = Histogram "tollgate_store_round_trip_seconds" []
         "Time of a round trip to Redis.";
     STORE_BATCH_SIZE = Histogram "tollgate_store_batch_size" []

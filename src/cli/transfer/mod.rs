@@ -108,7 +108,8 @@ fn make(path: &Path) -> io::Result<File> {
 async fn export_to<W: Write + Send>(store: &mut Store, to: W) -> Result<(W, Counts), Failure> {
     let now = store.now().await?;
     let to = BufWriter::with_capacity(1 << 16, to);
-    let mut writer = Writer::begin(to, store.name(), now).map_err(Failure::File)?;
+    let mut writer =
+        Writer::begin(to, store.name(), now, store.id().await).map_err(Failure::File)?;
     let progress = Progress::new("exported", None);
     let mut write = |line: Line| {
         progress.show(writer.lines());
@@ -159,7 +160,7 @@ pub async fn import(store: &mut Store, file: &Path, replace: bool) -> Result<Imp
     store.flush().await?;
     progress.end();
     let counts = verify(store, &written, &ends).await?;
-    store.finish().await?;
+    store.finish(reader.store_id()).await?;
     let behind = if behind > BEHIND { behind } else { 0 };
     Ok(Imported { counts, lapsed, behind })
 }

@@ -26,6 +26,8 @@ pub(crate) struct Built {
     pub(crate) shared: (usize, usize),
     /// Whether the script issues fencing tokens.
     pub(crate) gives_tokens: bool,
+    /// Whether the script compares the marker of the store.
+    pub(crate) checks_store: bool,
     /// The text without the clock.
     pub(crate) text: String,
 }
@@ -36,6 +38,8 @@ pub(crate) const PRELUDE: &str = "prelude";
 const INCLUDE: &str = "@include ";
 /// The fragment of the scripts that issue fencing tokens.
 const TOKENS: &str = "fencing";
+/// The fragment of the scripts that compare the marker of the store.
+const STORE: &str = "store";
 
 /// Builds all scripts. Fails if a file includes an unknown fragment or includes outside its header,
 /// if fragments include each other, or if a header does not number its keys and arguments from 1.
@@ -63,6 +67,7 @@ fn script(files: &Files, name: &str) -> Result<Built, String> {
     let of_rule = order.len();
     visit(files, driver, &mut Vec::new(), &mut order)?;
     let gives_tokens = order.contains(&format!("lib/{TOKENS}"));
+    let checks_store = order.contains(&format!("lib/{STORE}"));
     let mut parts: Vec<&str> = order.iter().map(|file| &*files[file]).collect();
     let sizes = match repeated {
         true => "local KEYS_PER_ITEM, ARGV_PER_ITEM = #KEYS, #ARGV\n".to_owned(),
@@ -72,7 +77,8 @@ fn script(files: &Files, name: &str) -> Result<Built, String> {
     let text = constants::replace(&parts.join("\n"));
     let text = text.map_err(|error| format!("lua/{name}.lua and its fragments: {error}"))?;
     let shared = shared.unwrap_or_default();
-    Ok(Built { name: name.to_owned(), keys, argv, repeated, shared, gives_tokens, text })
+    let name = name.to_owned();
+    Ok(Built { name, keys, argv, repeated, shared, gives_tokens, checks_store, text })
 }
 
 /// Appends the files that a file includes, and then the file, unless `order` has them. `path` leads

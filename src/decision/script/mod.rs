@@ -23,6 +23,9 @@ pub struct Script {
     /// Whether the script issues fencing tokens. Each call then has one more argument: how far
     /// tokens run ahead of the clock (`lua/lib/fencing.lua`).
     pub gives_tokens: bool,
+    /// Whether the script compares the marker of the store. Each call then has the key and the text
+    /// of the marker before its last argument (`lua/lib/store.lua`).
+    pub checks_store: bool,
     /// The text without the clock: fragments, script, and the loop over the items of a batch.
     text: &'static str,
 }

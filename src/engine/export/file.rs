@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{counts::Counts, line::Line};
+use super::{super::redis::is_store_id, counts::Counts, line::Line};
 
 /// Version of the format. An import refuses every other version.
 const VERSION: u32 = 1;
@@ -25,6 +25,9 @@ struct First {
     source: String,
     /// Time of the export on the clock of the source, µs.
     time: u64,
+    /// The id of the exported store; absent for a data directory, and before Tollgate had ids.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    store_id: Option<String>,
 }
 
 const FIRST: &str = "archive";
@@ -55,11 +58,16 @@ pub(crate) struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes the first line. `time` is the time of the source, µs.
-    pub(crate) fn begin(mut to: W, source: &str, time: u64) -> io::Result<Writer<W>> {
+    /// Writes the first line. `time` is the time of the source, µs; `store_id` its id, if it has one.
+    pub(crate) fn begin(
+        mut to: W,
+        source: &str,
+        time: u64,
+        store_id: Option<String>,
+    ) -> io::Result<Writer<W>> {
         let (kind, tollgate) = (FIRST.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
         let source = source.to_owned();
-        write_line(&mut to, &First { kind, version: VERSION, tollgate, source, time })?;
+        write_line(&mut to, &First { kind, version: VERSION, tollgate, source, time, store_id })?;
         Ok(Writer { to, counts: Counts::default() })
     }
 
@@ -126,6 +134,7 @@ impl<R: BufRead> Reader<R> {
             tollgate: String::new(),
             source: String::new(),
             time: 0,
+            store_id: None,
         };
         let (buffer, counts) = (Vec::new(), Counts::default());
         let mut reader = Reader { from, buffer, number: 0, counts, first };
@@ -152,12 +161,21 @@ impl<R: BufRead> Reader<R> {
         }
         reader.first = serde_json::from_slice(&reader.buffer)
             .map_err(|error| Unfit::Wrong(format!("line 1: {error}")))?;
+        if reader.store_id().is_some_and(|id| !is_store_id(id)) {
+            let why = "line 1: store_id: expected 1 to 64 hexadecimal digits";
+            return Err(Unfit::Wrong(why.to_owned()));
+        }
         Ok(reader)
     }
 
     /// Time of the export on the clock of the source, µs.
     pub(crate) fn time(&self) -> u64 {
         self.first.time
+    }
+
+    /// The id of the exported store, if it has one.
+    pub(crate) fn store_id(&self) -> Option<&str> {
+        self.first.store_id.as_deref()
     }
 
     /// Returns the next line, or `None` after a valid last line.

@@ -73,6 +73,14 @@ impl Store {
         }
     }
 
+    /// The id by which servers recognise that a Redis has lost its data; `None` for a data directory.
+    pub(crate) async fn id(&self) -> Option<String> {
+        match self {
+            Store::Directory(_) => None,
+            Store::Redis(keyspace) => keyspace.store_id().await,
+        }
+    }
+
     /// The time of the store's clock, in µs.
     pub(crate) async fn now(&mut self) -> Result<u64, Failure> {
         match self {
@@ -128,10 +136,11 @@ impl Store {
     }
 
     /// Completes the import: engines may use the state. Called once the written lines are verified.
-    pub(crate) async fn finish(&mut self) -> Result<(), Failure> {
+    /// `id` is that of the exported store, if the export has one.
+    pub(crate) async fn finish(&mut self, id: Option<&str>) -> Result<(), Failure> {
         match self {
             Store::Directory(_) => Ok(()),
-            Store::Redis(keyspace) => keyspace.finish().await,
+            Store::Redis(keyspace) => keyspace.finish(id).await,
         }
     }
 }

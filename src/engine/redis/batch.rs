@@ -4,6 +4,7 @@
 //! EVALSHAs of a batch go in one write. Each reply ends in one of these ways:
 //! - an outcome or a refusal answers the call, after replica acknowledgement if required
 //! - MOVED, ASK or TRYAGAIN sends the job elsewhere
+//! - another marker of the store than expected: a probe, then the job is sent again
 //! - a broken connection sends a repeatable job again, once; other calls get
 //!   [`Error::DeadlineExceeded`]
 //! - no reply by the deadline of the whole batch: every call gets [`Error::DeadlineExceeded`]
@@ -51,9 +52,9 @@ impl Pipeline {
         let deadline = jobs.iter().map(|job| job.deadline).max().unwrap_or_else(monotonic);
         let size = jobs.len();
         let spans = BatchSpans::start(jobs.iter().map(|job| job.calls.as_ref()));
-        let runs = self.group(jobs);
+        let (runs, node) = (self.group(jobs), self.monitor.arguments());
         let begin = monotonic();
-        let sent = self.shared.scripts.send(&mut connection.socket, &runs, self.monitor.ahead());
+        let sent = self.shared.scripts.send(&mut connection.socket, &runs, &node);
         let sent = timeout_at(deadline.into(), sent).await;
         if let Some(spans) = spans {
             spans.end("PIPELINE EVALSHA", attributes, failure(&sent));
@@ -65,9 +66,13 @@ impl Pipeline {
                     cells.batches.observe(size);
                 });
                 self.monitor.note_answer();
-                let (mut is_read_only, mut waiting) = (false, Vec::new());
+                let (mut is_read_only, mut open) = (false, OpenJobs::default());
                 for (run, result) in runs.into_iter().zip(results) {
-                    is_read_only |= self.hand_out(run, result, &mut waiting);
+                    is_read_only |= self.hand_out(run, result, &mut open);
+                }
+                let OpenJobs { waiting, unmarked } = open;
+                if !unmarked.is_empty() {
+                    self.read_marker(connection, unmarked).await;
                 }
                 // The node is a replica now: reconnect to find its successor.
                 if is_read_only && connection.made.elapsed() > YOUNG {
@@ -137,14 +142,9 @@ impl Pipeline {
         runs
     }
 
-    /// Answers the jobs of a script call, except replies that need replica acknowledgement: those
-    /// go to `waiting`. Returns whether a replica answered.
-    fn hand_out(
-        &self,
-        run: Run,
-        result: RedisResult<Value>,
-        waiting: &mut Vec<UnacknowledgedReply>,
-    ) -> bool {
+    /// Answers the jobs of a script call, except those that stay `open`. Returns whether a replica
+    /// answered.
+    fn hand_out(&self, run: Run, result: RedisResult<Value>, open: &mut OpenJobs) -> bool {
         let replies = match result {
             Ok(value) => evaluate::replies(value, run.jobs.len()),
             Err(error) => match Redirect::of(&error) {
@@ -161,7 +161,10 @@ impl Pipeline {
                 for (job, reply) in run.jobs.into_iter().zip(replies) {
                     match reply {
                         Ok(reply) => {
-                            waiting.extend(UnacknowledgedReply::unless_it_counts(job, reply))
+                            open.waiting.extend(UnacknowledgedReply::unless_it_counts(job, reply))
+                        }
+                        Err(error) if evaluate::is_marker_changed(&error) => {
+                            open.unmarked.push(job);
                         }
                         Err(error) => {
                             if let Error::Refused(why) = &error {
@@ -179,6 +182,21 @@ impl Pipeline {
                 is_read_only
             }
         }
+    }
+
+    /// Probes the node, and sends jobs again that were not executed because its marker has changed.
+    async fn read_marker(&self, connection: &mut NodeConnection, jobs: Vec<Job>) {
+        let deadline = jobs.iter().map(|job| job.deadline).max().unwrap_or_else(monotonic);
+        let greeted = timeout_at(deadline.into(), self.monitor.greet(&mut connection.socket)).await;
+        match greeted {
+            Ok(Ok(None)) => {}
+            Ok(Ok(Some(refusal))) => {
+                let refused = |job: Job| job.answer(Err(Error::Refused(refusal.clone())));
+                return jobs.into_iter().for_each(refused);
+            }
+            Ok(Err(_)) | Err(_) => self.lose(connection),
+        }
+        jobs.into_iter().for_each(|job| self.redirect(job, &Redirect::MarkerRead));
     }
 
     /// Sends a job where its node said. That node did not execute it.
@@ -200,6 +218,15 @@ impl Pipeline {
             _ => job.answer(Err(Error::DeadlineExceeded)),
         }
     }
+}
+
+/// The jobs of an exchange that are not answered yet.
+#[derive(Default)]
+struct OpenJobs {
+    /// Replies that need replica acknowledgement.
+    waiting: Vec<UnacknowledgedReply>,
+    /// Jobs that were not executed because the marker of the store has changed.
+    unmarked: Vec<Job>,
 }
 
 /// The properties of the span of a batch.

@@ -353,6 +353,11 @@ impl Cluster {
         None
     }
 
+    /// The nodes with slots.
+    pub(super) fn leading(&self) -> Vec<Arc<Node>> {
+        self.owners().leading.clone()
+    }
+
     /// Whether a node owns a slot in the map before a change.
     fn leads(&self, node: &Arc<Node>) -> bool {
         self.owners().nodes.iter().flatten().any(|owner| Arc::ptr_eq(owner, node))

@@ -4,25 +4,25 @@
 //! the script is loaded and called again in one write. This module also decides which error a reply
 //! of Redis becomes.
 
-use std::{collections::HashMap, mem, time::Duration};
+mod probe;
+
+use std::{collections::HashMap, mem, sync::Arc, time::Duration};
 
 use redis::{
     Cmd, Pipeline, RedisError, RedisResult, ServerErrorKind, Value, aio::MultiplexedConnection,
 };
 
-use super::job::Job;
+use super::{job::Job, marker::Marker};
 use crate::decision::{
     Item, Reply,
     acknowledgement::Acknowledgement,
     error::Error,
     metrics,
     script::{self, Script},
-    statuses,
     time::Timestamp,
-    unknown_status,
 };
 
-statuses! { PROBE_WRITTEN = 0, PROBE_REFUSED = 1 }
+pub(super) use probe::{ProbeRequest, Probed};
 
 /// The scripts by name, with text and SHA-1.
 #[derive(Debug)]
@@ -37,20 +37,22 @@ struct Prepared {
     sha1: String,
 }
 
-/// The result of a write probe.
+/// The arguments that depend on the node.
 #[derive(Debug)]
-pub(super) struct Probed {
-    /// The clock of the node, in µs.
-    pub(super) time: u64,
-    /// The token lead over that clock as any server knows it, in µs.
+pub(super) struct NodeArguments {
+    /// The token lead over the clock of the node, in µs.
     pub(super) ahead: u64,
-    /// The reason if the node refuses writes.
-    pub(super) refusal: Option<Error>,
+    /// The marker of the store; `None` for a node without slots.
+    pub(super) marker: Option<Arc<Marker>>,
 }
 
 /// The most tries to load a script. Redis reads 16 KiB at a time and serves others in between, so a
 /// flush can come between the text and the call.
 const RELOADS_MAX: usize = 8;
+
+/// The reason of a decision that was not executed because the marker of the store is not the one that
+/// this server knows.
+const MARKER_CHANGED: &str = "the marker of the store has changed";
 
 /// The jobs of one script call: the same script and slot.
 #[derive(Debug)]
@@ -72,16 +74,15 @@ impl Scripts {
         Scripts { prepared: script::ALL.iter().map(prepare).collect() }
     }
 
-    /// Runs script calls in one round trip, or two if Redis has to load a script. `ahead` is the
-    /// token lead over the node's clock, in µs.
+    /// Runs script calls in one round trip, or two if Redis has to load a script.
     pub(super) async fn send(
         &self,
         socket: &mut MultiplexedConnection,
         runs: &[Run],
-        ahead: u64,
+        node: &NodeArguments,
     ) -> RedisResult<Vec<RedisResult<Value>>> {
         let all: Vec<&Run> = runs.iter().collect();
-        let mut results = self.call(socket, &all, ahead, false).await?;
+        let mut results = self.call(socket, &all, node, false).await?;
         for _ in 0..RELOADS_MAX {
             let lost: Vec<usize> = (0..runs.len())
                 .filter(|index| results[*index].as_ref().is_err_and(forgotten))
@@ -91,7 +92,7 @@ impl Scripts {
             }
             // After a flush, a restart or a failover.
             let again: Vec<&Run> = lost.iter().map(|index| &runs[*index]).collect();
-            let reloaded = self.call(socket, &again, ahead, true).await?;
+            let reloaded = self.call(socket, &again, node, true).await?;
             for (index, result) in lost.into_iter().zip(reloaded) {
                 results[index] = result;
             }
@@ -105,7 +106,7 @@ impl Scripts {
         &self,
         socket: &mut MultiplexedConnection,
         runs: &[&Run],
-        ahead: u64,
+        node: &NodeArguments,
         load: bool,
     ) -> RedisResult<Vec<RedisResult<Value>>> {
         let mut commands = Vec::with_capacity(runs.len());
@@ -120,24 +121,29 @@ impl Scripts {
                 commands.push(redis::cmd("ASKING"));
             }
             calls.push(commands.len());
-            commands.push(self.evalsha(run, ahead));
+            commands.push(self.evalsha(run, node));
         }
         let mut replies = pipeline(socket, commands).await?;
         let taken = || Err((redis::ErrorKind::UnexpectedReturnType, "no reply").into());
         Ok(calls.into_iter().map(|place| mem::replace(&mut replies[place], taken())).collect())
     }
 
-    /// The EVALSHA of a script call. Scripts that give out tokens get the token lead as the last
-    /// argument.
-    fn evalsha(&self, run: &Run, ahead: u64) -> Cmd {
+    /// The EVALSHA of a script call. Scripts that compare the marker of the store get its key and
+    /// text. They and scripts that give out tokens get the token lead as the last argument.
+    fn evalsha(&self, run: &Run, node: &NodeArguments) -> Cmd {
         let mut cmd = self.evalsha_of(run);
-        if run.script.gives_tokens {
-            cmd.arg(ahead);
+        if run.script.checks_store {
+            let marker = node.marker.as_deref();
+            cmd.arg(marker.map_or("", |marker| &marker.key));
+            cmd.arg(marker.map_or("", |marker| &marker.text));
+        }
+        if run.script.gives_tokens || run.script.checks_store {
+            cmd.arg(node.ahead);
         }
         cmd
     }
 
-    /// The EVALSHA without the token lead: KEYS and ARGV of all jobs, shared ones once.
+    /// The EVALSHA without the arguments of the node: KEYS and ARGV of all jobs, shared ones once.
     fn evalsha_of(&self, run: &Run) -> Cmd {
         let Run { script, jobs, .. } = run;
         let size = jobs.iter().map(|job| job.arguments.size()).sum::<usize>();
@@ -172,48 +178,6 @@ impl Scripts {
             push(&mut cmd, row.iter().flat_map(|job| job.arguments.argv().skip(shared_argv)));
         }
         cmd
-    }
-}
-
-impl Scripts {
-    /// Tries a write of the probe key, and reads the node's clock. `ahead` is the token lead that
-    /// this server knows, in µs.
-    pub(super) async fn probe(
-        &self,
-        socket: &mut MultiplexedConnection,
-        key: &str,
-        ahead: u64,
-    ) -> RedisResult<Result<Probed, Error>> {
-        let Prepared { text, sha1 } = &self.prepared[script::index::PROBE.name];
-        let mut call = redis::cmd("EVALSHA");
-        call.arg(sha1).arg(1).arg(key).arg(ahead);
-        let mut reply = call.query_async::<Value>(socket).await;
-        for _ in 0..RELOADS_MAX {
-            if !reply.as_ref().is_err_and(forgotten) {
-                break;
-            }
-            // In one write: Redis may forget the script again at any time.
-            let load = redis::cmd("SCRIPT").arg("LOAD").arg(text).to_owned();
-            let mut replies = pipeline(socket, vec![load, call.clone()]).await?.into_iter();
-            // Fails if Redis refuses to load it.
-            replies.next().transpose()?;
-            reply = replies.next().unwrap_or(reply);
-        }
-        let value = reply?;
-        let read = || {
-            let mut replies = replies(value, 1)?;
-            let none = || Err(Error::Corrupt("a probe without a reply".to_owned()));
-            let mut reply = replies.pop().unwrap_or_else(none)?;
-            let status = reply.number()?;
-            let (time, ahead) = (reply.number()?, reply.number()?);
-            let refusal = match status {
-                PROBE_WRITTEN => None,
-                PROBE_REFUSED => Some(failed(&String::from_utf8_lossy(&reply.bytes()?))),
-                status => return unknown_status(status),
-            };
-            Ok(Probed { time, ahead, refusal })
-        };
-        Ok(read())
     }
 }
 
@@ -338,6 +302,11 @@ fn reply(value: Value, now: Timestamp) -> Result<Reply, Error> {
     }
 }
 
+/// Whether a decision was not executed because the marker of the store has changed.
+pub(super) fn is_marker_changed(error: &Error) -> bool {
+    matches!(error, Error::Unavailable(why) if why == MARKER_CHANGED)
+}
+
 /// The error of an item that failed inside its script.
 fn failed(message: &str) -> Error {
     // Codes and texts by which Redis refuses a write inside a script.
@@ -356,6 +325,12 @@ fn failed(message: &str) -> Error {
     // `lua/lib/failure.lua` marks a denied command that can have come after a write.
     if let Some(why) = message.strip_prefix("DENIED ") {
         return Error::Denied(why.to_owned());
+    }
+    // `lua/lib/store.lua`
+    match message {
+        "STORE_CHANGED" => return Error::Unavailable(MARKER_CHANGED.to_owned()),
+        "STORE_LOST" => return Error::StoreLost,
+        _ => {}
     }
     match message.strip_prefix("CORRUPT ") {
         Some(what) => Error::Corrupt(what.to_owned()),

@@ -50,8 +50,8 @@ const REDIRECTED: u8 = 2;
 const GIVEN_UP: u8 = 3;
 
 /// The reason why a redirected decision was not executed in time.
-pub(super) const MOVED_TOO_LONG: &str =
-    "the slot of the key was migrating until the deadline of the call";
+pub(super) const MOVED_TOO_LONG: &str = "the slot of the key was migrating, or the marker of the \
+                                         store could not be written, until the deadline of the call";
 
 /// A reply.
 #[derive(Debug)]
@@ -220,16 +220,19 @@ impl Job {
     pub(super) fn answer(self, reply: Result<Reply, Error>) {
         let repeated = self.repeated;
         // A cancelled call has dropped its receiver.
-        let _ =
-            self.reply.send(match reply {
-                Ok(reply) => Ok(JobAnswer { reply, repeated }),
-                // An error of the second try says nothing about the first one, which may have been
-                // executed.
-                Err(
-                    Error::Unavailable(_) | Error::Refused(_) | Error::Overloaded | Error::Ending,
-                ) if repeated => Err(Error::DeadlineExceeded),
-                Err(error) => Err(error),
-            });
+        let _ = self.reply.send(match reply {
+            Ok(reply) => Ok(JobAnswer { reply, repeated }),
+            // An error of the second try says nothing about the first one, which may have been
+            // executed.
+            Err(
+                Error::Unavailable(_)
+                | Error::Refused(_)
+                | Error::StoreLost
+                | Error::Overloaded
+                | Error::Ending,
+            ) if repeated => Err(Error::DeadlineExceeded),
+            Err(error) => Err(error),
+        });
     }
 }
 

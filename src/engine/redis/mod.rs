@@ -9,6 +9,7 @@
 //! - `topology`, `cluster`, `map`, `slot`: the routing from a key to a node
 //! - `node`, `monitor`, `preflight`, `primary_id`, `skew`: a node; its health, preflight, primary
 //!   id, and the token lead over its clock
+//! - `marker`, `loss`: how a loss of the store's data is recognised, reported and accepted
 //! - `job`, `pipeline`, `batch`, `connection`, `evaluate`, `replicas`, `shared`: the pipelines, and
 //!   replica acknowledgement
 //! - `index`, `listing`, `round`, `wake_ups`: the index of partitions for listings and the sweeper,
@@ -47,7 +48,9 @@ mod in_flight;
 pub(super) mod index;
 mod job;
 mod listing;
+mod loss;
 mod map;
+mod marker;
 mod monitor;
 pub(super) mod name_scan;
 mod names;
@@ -97,6 +100,7 @@ use in_flight::CallsInFlight;
 use index::Index;
 use job::{Job, JobAnswer, JobDelivery, Pending};
 use listing::Noting;
+pub use marker::{LossState, OnStoreLoss, StoreLoss, is_store_id};
 use node::Plan;
 pub use options::RedisOptions;
 pub use preflight::Eviction;
@@ -166,6 +170,8 @@ impl Redis {
             skew: Skew::new(),
             batches: AtomicU64::new(ALONE),
             probe_key: format!("{}:probe", options.key_prefix),
+            markers: options.markers(),
+            marker_key: options.marker_key(),
             servers: ServerChannels::of(hub.channel()),
         });
         let plan = Plan {

@@ -6,6 +6,7 @@ use super::{
     super::BATCH_MAX,
     Redis,
     address::{Address, Certificates, Password, SentinelUser},
+    marker::{Markers, OnStoreLoss},
     preflight::Eviction,
 };
 
@@ -28,6 +29,11 @@ pub struct RedisOptions {
     pub batch_max: usize,
     /// The reaction to a `maxmemory-policy` that can evict keys.
     pub eviction: Eviction,
+    /// What happens after a loss of the store's data.
+    pub on_store_loss: OnStoreLoss,
+    /// The id that the marker of the store must have: a store with another one, or with none, has
+    /// lost its data. `None` to learn it from the store. Not for a Cluster.
+    pub store_id: Option<String>,
     /// The number of worker threads of the server.
     pub workers: usize,
     /// The most calls in flight; further ones are refused at once.
@@ -57,6 +63,8 @@ impl RedisOptions {
             connections: 32,
             batch_max: BATCH_MAX,
             eviction: Eviction::Refuse,
+            on_store_loss: OnStoreLoss::Refuse,
+            store_id: None,
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             calls_max: 4096,
             queued_max: 16_384,
@@ -67,9 +75,25 @@ impl RedisOptions {
         }
     }
 
-    /// Checks the URL. The error says which part is wrong.
+    /// Checks the URL, and options that depend on it. The error says which part is wrong.
     pub fn check(&self) -> Result<(), String> {
-        self.address().map(drop)
+        match (self.address()?, &self.store_id) {
+            (Address::Cluster(_), Some(_)) => {
+                Err("redis.store_id is not for a Cluster, whose primaries have markers each"
+                    .to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The prefix of marker keys.
+    pub(super) fn marker_key(&self) -> String {
+        format!("{}:store", self.key_prefix)
+    }
+
+    /// The markers that a new server knows.
+    pub(super) fn markers(&self) -> Markers {
+        Markers::new(self.on_store_loss, &self.marker_key(), self.store_id.as_deref())
     }
 
     pub(super) fn address(&self) -> Result<Address, String> {

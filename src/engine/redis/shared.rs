@@ -14,7 +14,10 @@ use std::{
 
 use redis::{RedisError, ServerErrorKind};
 
-use super::{evaluate::Scripts, job::Job, servers::ServerChannels, skew::Skew, source::NodeSource};
+use super::{
+    evaluate::Scripts, job::Job, marker::Markers, servers::ServerChannels, skew::Skew,
+    source::NodeSource,
+};
 use crate::decision::metrics;
 
 /// The routing, as its nodes see it.
@@ -25,6 +28,8 @@ pub(super) trait Router: fmt::Debug + Send + Sync {
     fn redirect(&self, job: Job, redirect: &Redirect);
     /// A probe key in a slot of the node at `source`; `None` while its slots are unknown.
     fn probe_key(&self, source: &NodeSource, prefix: &str) -> Option<String>;
+    /// Records a redirect of a probe, so that the slots of its node are known again.
+    fn note_redirect(&self, redirect: &Redirect);
     /// Whether a slot has moved between nodes, or a node has failed over, since the start. Then a
     /// pool's primary id may have changed without this server having seen it.
     fn has_changed(&self) -> bool;
@@ -40,6 +45,8 @@ pub(super) enum Redirect {
     Ask { place: String },
     /// TRYAGAIN: some keys of the decision have migrated already, others not.
     TryAgain,
+    /// The marker of the store differs from what this server knew. It has probed since.
+    MarkerRead,
 }
 
 impl Redirect {
@@ -80,6 +87,10 @@ pub(super) struct Shared {
     pub(super) batches: AtomicU64,
     /// The prefix of probe keys.
     pub(super) probe_key: String,
+    /// The prefix of marker keys.
+    pub(super) marker_key: String,
+    /// The markers that this server has seen.
+    pub(super) markers: Markers,
     /// The channels of all servers.
     pub(super) servers: ServerChannels,
 }

@@ -85,6 +85,14 @@ impl Topology {
         }
     }
 
+    /// All nodes with slots, as far as is known.
+    pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
+        match self {
+            Topology::Single(node) => vec![node.clone()],
+            Topology::Cluster(cluster) => cluster.leading(),
+        }
+    }
+
     /// Any node that answers.
     pub(super) fn any(&self) -> Option<Arc<Node>> {
         match self {
@@ -148,28 +156,30 @@ impl Router for Topology {
     }
 
     fn redirect(&self, mut job: Job, redirect: &Redirect) {
-        let Topology::Cluster(cluster) = self else {
-            let why = "this Redis is a node of a Cluster: use redis+cluster:// instead of redis://";
-            return job.answer(Err(Error::Unavailable(why.to_owned())));
-        };
         if !job.is_wanted(monotonic()) {
             return job.answer(Err(Error::Unavailable(MOVED_TOO_LONG.to_owned())));
         }
         job.redirects += 1;
-        job.asking = false;
-        let node = match redirect {
-            Redirect::Moved { place, slot } => cluster.note_moved(place, *slot),
-            Redirect::Ask { place } => {
-                job.asking = true;
-                cluster.at(place)
+        job.asking = matches!(redirect, Redirect::Ask { .. });
+        let node = match (self, redirect) {
+            (_, Redirect::MarkerRead) | (Topology::Cluster(_), Redirect::TryAgain) => {
+                self.node(job.slot)
             }
-            Redirect::TryAgain => self.node(job.slot),
+            (Topology::Cluster(cluster), Redirect::Moved { place, slot }) => {
+                cluster.note_moved(place, *slot)
+            }
+            (Topology::Cluster(cluster), Redirect::Ask { place }) => cluster.at(place),
+            (Topology::Single(_), _) => Err(Error::Unavailable(
+                "this Redis is a node of a Cluster: use redis+cluster:// instead of redis://"
+                    .to_owned(),
+            )),
         };
         let node = match node {
             Ok(node) => node,
             Err(error) => return job.answer(Err(error)),
         };
-        // Two redirects suffice where nodes agree. More mean a migration: wait.
+        // Two redirects suffice where nodes agree. More mean a migration, or a marker that cannot be
+        // written: wait.
         if *redirect != Redirect::TryAgain && job.redirects <= 2 {
             return node.push(job);
         }
@@ -186,6 +196,13 @@ impl Router for Topology {
             Topology::Cluster(cluster) => {
                 cluster.tag_of(source).map(|tag| format!("{prefix}{{{tag}}}"))
             }
+        }
+    }
+
+    fn note_redirect(&self, redirect: &Redirect) {
+        if let (Topology::Cluster(cluster), Redirect::Moved { place, slot }) = (self, redirect) {
+            // The next reading of the map finds the node of an invalid address.
+            let _ = cluster.note_moved(place, *slot);
         }
     }
 

@@ -13,7 +13,7 @@ pub enum Permission {
     /// Calls that change nothing: Get…, List…, Watch….
     Read,
     /// Calls that change settings, or the state of other callers: ConfigurePool, Ban, SetStock,
-    /// SetSequenceFloor, ReloadConfig.
+    /// SetSequenceFloor, ReloadConfig, AcceptStoreLoss.
     Manage,
 }
 
@@ -234,7 +234,8 @@ const STOCK: &[(&str, Permission)] = &[
     ("AddStock", Manage),
 ];
 
-const ADMIN: &[(&str, Permission)] = &[("GetStatus", Read), ("ReloadConfig", Manage)];
+const ADMIN: &[(&str, Permission)] =
+    &[("GetStatus", Read), ("ReloadConfig", Manage), ("AcceptStoreLoss", Manage)];
 
 const ENVOY: &[(&str, Permission)] = &[("ShouldRateLimit", Use)];
 

@@ -1,7 +1,8 @@
-//! `AdminService`: the status of this server, and the reload of its configuration.
+//! `AdminService`: the status of this server, the reload of its configuration, and the acceptance of a
+//! loss of the store's data.
 //!
 //! Its calls go through tonic, like health. They take no decisions, so they are answered whatever the
-//! length of the queue and the state of the store.
+//! length of the queue. Only AcceptStoreLoss needs the store.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -21,7 +22,7 @@ use crate::{
     admin::{
         RunningServer,
         reload::{Difference, InvalidConfig, ReloadError, Reloaded},
-        status::{Readiness, Status as ServerStatus},
+        status::{Readiness, Status as ServerStatus, StoreLoss},
     },
     decision::{text::start, time::Timestamp},
 };
@@ -57,7 +58,7 @@ impl AdminService for AdminHandlers {
         &self,
         _: Request<pb::GetStatusRequest>,
     ) -> Result<Response<pb::GetStatusResponse>, Status> {
-        Ok(Response::new(status(self.server.status())))
+        Ok(Response::new(status(self.server.status(), self.server.store_losses())))
     }
 
     async fn reload_config(
@@ -68,9 +69,26 @@ impl AdminService for AdminHandlers {
         let reloaded = reload.reload(request.get_ref().dry_run).await.map_err(refused)?;
         Ok(Response::new(response(reloaded)))
     }
+
+    async fn accept_store_loss(
+        &self,
+        _: Request<pb::AcceptStoreLossRequest>,
+    ) -> Result<Response<pb::AcceptStoreLossResponse>, Status> {
+        let losses = self.server.accept_store_loss().await?;
+        let losses = losses.into_iter().map(loss).collect();
+        Ok(Response::new(pb::AcceptStoreLossResponse { losses }))
+    }
 }
 
-fn status(status: ServerStatus) -> pb::GetStatusResponse {
+fn loss(loss: StoreLoss) -> pb::StoreLoss {
+    pb::StoreLoss {
+        node: loss.node.into(),
+        state: Bytes::from_static(loss.state.name().as_bytes()),
+        loss_time: Some(convert::timestamp(loss.time)),
+    }
+}
+
+fn status(status: ServerStatus, losses: Vec<StoreLoss>) -> pb::GetStatusResponse {
     let time = |micros: u64| convert::timestamp(Timestamp(micros));
     let text = |text: &'static str| Bytes::from_static(text.as_bytes());
     let configuration = pb::ConfigurationStatus {
@@ -93,6 +111,8 @@ fn status(status: ServerStatus) -> pb::GetStatusResponse {
         uptime_seconds: status.uptime_seconds,
         configuration: Some(configuration),
         servers: status.servers.unwrap_or_default(),
+        store_id: status.store_id.unwrap_or_default().into(),
+        store_losses: losses.into_iter().map(loss).collect(),
     }
 }
 

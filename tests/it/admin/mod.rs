@@ -17,13 +17,13 @@ use tokio::{
 use crate::support::process::{Server, free_port};
 
 /// A server process with admin pages.
-struct AdminServer {
-    server: Server,
+pub struct AdminServer {
+    pub server: Server,
     port: u16,
 }
 
 impl AdminServer {
-    async fn start(arguments: &[&str]) -> AdminServer {
+    pub async fn start(arguments: &[&str]) -> AdminServer {
         let port = free_port();
         let admin = format!("127.0.0.1:{port}");
         let arguments: Vec<&str> = ["--admin", &admin].iter().chain(arguments).copied().collect();
@@ -35,7 +35,7 @@ impl AdminServer {
     }
 
     /// The series of the metrics, by name with labels.
-    async fn scrape(&self) -> Scrape {
+    pub async fn scrape(&self) -> Scrape {
         let (status, text) = self.get("/metrics").await;
         assert_eq!(status, 200, "{text}");
         Scrape::parse(&text)
@@ -48,7 +48,7 @@ impl AdminServer {
     }
 
     /// Scrapes until the condition holds.
-    async fn scrape_until(&self, what: &str, holds: impl Fn(&Scrape) -> bool) -> Scrape {
+    pub async fn scrape_until(&self, what: &str, holds: impl Fn(&Scrape) -> bool) -> Scrape {
         let scraped = async {
             loop {
                 let scrape = self.scrape().await;
@@ -63,7 +63,7 @@ impl AdminServer {
 }
 
 /// A page of metrics.
-struct Scrape {
+pub struct Scrape {
     text: String,
     series: BTreeMap<String, f64>,
 }
@@ -77,7 +77,7 @@ impl Scrape {
         Scrape { text: text.to_owned(), series: series.collect() }
     }
 
-    fn value(&self, series: &str) -> f64 {
+    pub fn value(&self, series: &str) -> f64 {
         *self.series.get(series).unwrap_or_else(|| panic!("no {series} in {}", self.text))
     }
 }

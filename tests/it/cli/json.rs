@@ -41,7 +41,8 @@ async fn calls_print_responses_of_the_contract() {
         (
             "status",
             0,
-            "version engine topology store readiness uptimeSeconds configuration servers",
+            "version engine topology store readiness uptimeSeconds configuration servers storeId \
+             storeLosses",
         ),
         ("rate user:1", 0, "verdict allowed limits crossed replayed error cached degraded"),
         ("next order --count 2", 0, "first last step serials floorApplied replayed"),

@@ -255,7 +255,9 @@ async fn events_of_thousands_of_ended_leases_come_soon_without_a_call() {
 async fn a_redis_without_its_index_is_still_swept() {
     let mut redis = OwnRedis::prepare();
     redis.start_with(&["--appendonly", "no"]).await;
-    let server = Server::start(&["--engine", &redis.url()]).await;
+    // Otherwise the pool is held for one lease after the loss.
+    let config = TempFile::new("[redis]\non_store_loss = \"continue\"\n");
+    let server = Server::start(&["--engine", &redis.url(), "--config", config.path()]).await;
     let mut client = server.client().await;
     while client.admit_task(short("p", "before")).await.is_err() {
         tokio::time::sleep(Duration::from_millis(20)).await;

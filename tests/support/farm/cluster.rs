@@ -30,12 +30,7 @@ impl Cluster {
             eventually("the Cluster is whole", async || {
                 let is_linked =
                     node.info("role").await.as_deref() != Some("slave") || node.is_linked().await;
-                let info = node.command(&["CLUSTER", "INFO"]).await;
-                is_linked
-                    && info.is_ok_and(|info| {
-                        let info: String = redis::from_redis_value(info).unwrap();
-                        info.contains("cluster_state:ok") && info.contains("cluster_size:3")
-                    })
+                is_linked && node.is_whole().await
             })
             .await;
         }
@@ -46,6 +41,29 @@ impl Cluster {
         let places: Vec<String> =
             self.nodes.iter().take(3).map(|node| format!("127.0.0.1:{}", node.port)).collect();
         format!("redis+cluster://{}", places.join(","))
+    }
+
+    /// Adds a primary without slots. Returns its index.
+    pub async fn add_primary(&mut self) -> usize {
+        let bus = free_port().to_string();
+        let timeout = ["--cluster-node-timeout", NODE_TIMEOUT];
+        let own = ["--cluster-enabled", "yes", "--cluster-port", &bus];
+        let node = Node::start(&[&own[..], &timeout].concat());
+        node.ready().await;
+        let [new, old] = [node.port, self.nodes[0].port].map(|port| format!("127.0.0.1:{port}"));
+        self.nodes.push(node);
+        self.cli(&["--cluster", "add-node", &new, &old]).await;
+        for node in &self.nodes {
+            eventually("all nodes know the new one", async || {
+                let known = node.command(&["CLUSTER", "NODES"]).await;
+                known.is_ok_and(|known| {
+                    let known: String = redis::from_redis_value(known).unwrap();
+                    known.lines().count() == 7 && !known.contains("handshake")
+                }) && node.is_whole().await
+            })
+            .await;
+        }
+        self.nodes.len() - 1
     }
 
     /// Runs redis-cli, which combines many commands. Returns its output.
@@ -125,5 +143,16 @@ impl Cluster {
         }
         set(to, "NODE", &to_id).await;
         set(from, "NODE", &to_id).await;
+    }
+}
+
+impl Node {
+    /// Whether the node sees a Cluster of three primaries that answers.
+    async fn is_whole(&self) -> bool {
+        let info = self.command(&["CLUSTER", "INFO"]).await;
+        info.is_ok_and(|info| {
+            let info: String = redis::from_redis_value(info).unwrap();
+            info.contains("cluster_state:ok") && info.contains("cluster_size:3")
+        })
     }
 }

@@ -261,8 +261,15 @@ impl Keyspace {
         written.map_err(|error| redis(&error))
     }
 
-    /// Removes the marker: servers may start.
-    pub(in super::super) async fn finish(&mut self) -> Result<(), Failure> {
+    /// The id of the store.
+    pub(in super::super) async fn store_id(&self) -> Option<String> {
+        self.redis.read_store_id().await
+    }
+
+    /// Removes the marker of the import: servers may start. The store has lost nothing then, and has
+    /// the id of the export.
+    pub(in super::super) async fn finish(&mut self, id: Option<&str>) -> Result<(), Failure> {
+        self.redis.restore_marker(id).await.map_err(|error| redis(&error))?;
         let marker = self.keys.marker();
         let mut delete = redis::cmd("DEL");
         delete.arg(&marker);

@@ -7,8 +7,10 @@ use tokio::time::timeout;
 
 use super::{
     super::{
-        evaluate::{self, Probed},
+        evaluate::{self, ProbeRequest, Probed},
+        marker::{Marker, Settlement},
         preflight::Preflight,
+        shared::Redirect,
         skew::Reading,
         source::CONNECT_TIMEOUT,
     },
@@ -65,7 +67,7 @@ impl Monitor {
                     if self.takes_writes() && !probe.count.is_multiple_of(WRITE_EVERY) {
                         return Ok(Inspection::Fit);
                     }
-                    return self.try_write(socket).await;
+                    return self.try_write(socket, Settlement::None).await;
                 }
                 Err(error) if error.code().is_some() => return Err(error),
                 // The connection broke: connect again.
@@ -78,7 +80,7 @@ impl Monitor {
         if let Some(why) = self.note(preflight) {
             return Ok(Inspection::Unfit(why));
         }
-        let verdict = self.try_write(&mut socket).await?;
+        let verdict = self.try_write(&mut socket, Settlement::None).await?;
         probe.socket = Some(socket);
         Ok(verdict)
     }
@@ -120,44 +122,69 @@ impl Monitor {
     }
 
     /// Measures a new connection of a pipeline before a decision uses it: it may lead to another
-    /// primary whose clock is behind. Fails if the connection does.
+    /// primary whose clock is behind, or to a store that has lost its data. Returns why the node
+    /// refuses writes, if it does. Fails if the connection does.
     pub(in super::super) async fn greet(
         &self,
         socket: &mut MultiplexedConnection,
-    ) -> RedisResult<()> {
+    ) -> RedisResult<Option<String>> {
         let asked = async {
             let preflight = still_there(socket, false).await?;
-            if self.note(preflight).is_none() {
-                self.try_write(socket).await?;
+            if self.note(preflight).is_some() {
+                return Ok(Inspection::Fit);
             }
-            RedisResult::Ok(())
+            self.try_write(socket, Settlement::None).await
         };
         match asked.await {
+            Ok(Inspection::Refuses(why)) => Ok(Some(why)),
+            Ok(_) => Ok(None),
             // A node that refuses this refuses each decision, too.
-            Err(error) if error.code().is_some() => Ok(()),
-            result => result,
+            Err(error) if error.code().is_some() => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
-    /// Tries a write, and reads the node's clock.
-    async fn try_write(&self, socket: &mut MultiplexedConnection) -> RedisResult<Inspection> {
-        let Some(key) = self.probe_key() else { return Ok(Inspection::Fit) };
+    /// Tries a write, and reads the node's clock and the marker of the store.
+    pub(super) async fn try_write(
+        &self,
+        socket: &mut MultiplexedConnection,
+        settlement: Settlement<'_>,
+    ) -> RedisResult<Inspection> {
+        let Some((key, marker_key)) = self.probe_key() else { return Ok(Inspection::Fit) };
+        // A marker in another slot than before continues that of the node.
+        let markers = &self.shared.markers;
+        let first = self.marker().map_or_else(|| markers.first(), |marker| marker.text.clone());
+        let known = markers.known(&marker_key);
         // A second time if this server knows a larger lead than it sent.
         loop {
             let (told, asked) = (self.known_ahead(), monotonic());
-            let answer = match self.shared.scripts.probe(socket, &key, told).await {
+            let request = ProbeRequest {
+                key: &key,
+                ahead: told,
+                marker_key: &marker_key,
+                known: &known,
+                first: &first,
+                loss: markers.loss_state(),
+                settlement,
+            };
+            let answer = match self.shared.scripts.probe(socket, &request).await {
                 Ok(answer) => answer,
                 Err(error) => match error.code() {
                     // The slot of the key has moved to another node.
                     Some("MOVED" | "ASK" | "TRYAGAIN") => {
                         self.forget_probe_key();
+                        if let (Some(router), Some(redirect)) =
+                            (self.shared.router(), Redirect::of(&error))
+                        {
+                            router.note_redirect(&redirect);
+                        }
                         return Ok(Inspection::Fit);
                     }
                     Some(code) => Err(evaluate::refused(code, error.to_string())),
                     None => return Err(error),
                 },
             };
-            let Probed { time, ahead, refusal } = match answer {
+            let Probed { time, ahead, refusal, marker } = match answer {
                 Ok(answer) => answer,
                 Err(Error::Refused(why) | Error::Denied(why)) => {
                     return Ok(Inspection::Refuses(why));
@@ -167,6 +194,9 @@ impl Monitor {
                     return Ok(Inspection::Fit);
                 }
             };
+            if !marker.is_empty() {
+                self.note_marker(Marker { key: marker_key.clone(), text: marker });
+            }
             let reading = Reading { time, asked, answered: monotonic() };
             let known = self.note_clock(&reading, ahead);
             match refusal {
@@ -175,6 +205,24 @@ impl Monitor {
                 _ => {}
             }
         }
+    }
+
+    /// The keys of the write probe and of the marker; `None` in a Cluster until the node's slots are
+    /// known.
+    fn probe_key(&self) -> Option<(String, String)> {
+        let mut keys = lock(&self.probe_key);
+        if keys.is_none() {
+            let router = self.shared.router()?;
+            let probe = router.probe_key(&self.source, &self.shared.probe_key)?;
+            // Both end with the same hash tag.
+            let tag = &probe[self.shared.probe_key.len()..];
+            *keys = Some((probe.clone(), format!("{}{tag}", self.shared.marker_key)));
+        }
+        keys.clone()
+    }
+
+    fn forget_probe_key(&self) {
+        *lock(&self.probe_key) = None;
     }
 
     /// Counts the servers on the node, every 5 seconds. Runs after a probe, outside its time limit,

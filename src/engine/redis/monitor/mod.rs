@@ -14,6 +14,7 @@
 //!   decision uses it.
 
 mod inspect;
+mod loss;
 mod refusing;
 
 use std::{
@@ -32,6 +33,7 @@ use tokio::{
 
 use super::{
     StoreState, evaluate,
+    marker::Marker,
     preflight::Eviction,
     primary_id::{PrimaryId, SeenPrimary},
     servers::NodeServers,
@@ -78,14 +80,17 @@ pub(super) struct Monitor {
     reason: Mutex<String>,
     /// The time of the last warning about eviction.
     warned: Mutex<Option<Instant>>,
-    /// The key of the write probe, if known: in a Cluster it must be in a slot of this node.
-    probe_key: Mutex<Option<String>>,
+    /// The keys of the write probe and of the marker, if known: in a Cluster they must be in a slot of
+    /// this node.
+    probe_key: Mutex<Option<(String, String)>>,
     /// The lead of fencing tokens over the node's clock, in µs.
     ahead: AtomicU64,
     /// Whether the lead was measured for the current primary.
     is_measured: Mutex<bool>,
     /// The last seen primary id, if INFO is permitted.
     seen: Mutex<Option<SeenPrimary>>,
+    /// The marker of the store on the node, as it was read last.
+    marker: Mutex<Option<Arc<Marker>>>,
     /// The servers on the node; `None` if they could not be counted.
     servers: Mutex<Option<NodeServers>>,
     /// Counts lost connections and failovers.
@@ -115,6 +120,7 @@ impl Monitor {
             reason: Mutex::new("not connected yet".to_owned()),
             seen: Mutex::default(),
             servers: Mutex::default(),
+            marker: Mutex::default(),
             shared,
         }
     }
@@ -340,20 +346,6 @@ impl Monitor {
     /// The lead of fencing tokens over the node's clock, in µs.
     pub(super) fn ahead(&self) -> u64 {
         self.ahead.load(Ordering::Acquire)
-    }
-
-    /// The key of the write probe; `None` in a Cluster until the node's slots are known.
-    fn probe_key(&self) -> Option<String> {
-        let mut key = lock(&self.probe_key);
-        if key.is_none() {
-            let router = self.shared.router()?;
-            *key = router.probe_key(&self.source, &self.shared.probe_key);
-        }
-        key.clone()
-    }
-
-    fn forget_probe_key(&self) {
-        *lock(&self.probe_key) = None;
     }
 
     /// The servers on the node; `None` while it is down, and if they could not be counted.

@@ -3,7 +3,12 @@ use std::sync::{OnceLock, atomic::AtomicU64};
 use redis::{Client, ErrorKind};
 
 use super::{
-    super::{evaluate::Scripts, servers::ServerChannels, skew::Skew},
+    super::{
+        evaluate::Scripts,
+        marker::{Markers, OnStoreLoss},
+        servers::ServerChannels,
+        skew::Skew,
+    },
     *,
 };
 
@@ -18,6 +23,8 @@ fn monitor(state: StoreState) -> Monitor {
         skew: Skew::new(),
         batches: AtomicU64::new(0),
         probe_key: "test:probe".to_owned(),
+        marker_key: "test:store".to_owned(),
+        markers: Markers::new(OnStoreLoss::Refuse, "test:store", None),
         servers: ServerChannels::of(&"test:hints:0".into()),
     };
     let client = Client::open("redis://127.0.0.1:1").expect("an address");

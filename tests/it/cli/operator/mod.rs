@@ -60,6 +60,8 @@ async fn without_a_server_each_command_names_a_remedy() {
         "sequence list",
         "lock list",
         "stock list",
+        "store status",
+        "store accept-loss",
     ] {
         let mut words: Vec<&str> = words.split(' ').collect();
         words.extend(["--server", "127.0.0.1:1"]);

@@ -44,8 +44,9 @@ if is_lock or is_pool then
 end",
         lock.keys,
         lock.argv,
-        // The number of items, the shared arguments, and `fencing_lead`.
-        1 + shared_argv + 1,
+        // The number of items, the shared arguments, key and text of the marker of the store, and
+        // `fencing_lead`.
+        1 + shared_argv + 3,
         pool.keys - shared_keys,
         shared_keys,
         pool.argv - shared_argv,
