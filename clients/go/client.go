@@ -22,6 +22,7 @@ type Client struct {
 	main   *channel
 	waits  *waitChannels
 	keeper *keeper
+	claims *claims
 	checks *checkLog
 
 	admissions pb.AdmissionServiceClient
@@ -43,7 +44,7 @@ func New(config Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{
+	client := &Client{
 		config:     config,
 		clock:      config.clock,
 		budget:     newBudget(),
@@ -57,13 +58,16 @@ func New(config Config) (*Client, error) {
 		sequences:  pb.NewSequenceServiceClient(main),
 		locks:      pb.NewLockServiceClient(main),
 		stock:      pb.NewStockServiceClient(main),
-	}, nil
+	}
+	client.claims = newClaims(client)
+	return client, nil
 }
 
 // Close closes all permits and locks, and ends all calls and connections. Leases without a
 // result end on the server at their expiry, locks too.
 func (c *Client) Close() error {
 	c.keeper.close()
+	c.claims.close()
 	c.waits.close()
 	c.main.close()
 	return nil

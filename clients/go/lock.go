@@ -1,15 +1,17 @@
 package tollgate
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"time"
 
-	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/tollgate/tollgate/clients/go/tollgatepb"
 )
+
+// lockLease is the length of the lease of a lock by default.
+const lockLease = 30 * time.Second
 
 // Lock has one owner at a time, for the length of a lease. It needs no creation.
 type Lock struct {
@@ -52,8 +54,9 @@ type LockLease struct {
 
 // Acquire takes the lock. With [WithWait] it waits for it.
 //
-// If Acquire fails, the lease may have been granted: it ends at its expiry, and a repeat with
-// the same owner gets it. The context of the lease descends from ctx.
+// If Acquire fails, a lease that it may have got is released in the background; with an owner
+// of the caller only if its wait has just ended. Otherwise the lease ends at its expiry, and a
+// repeat with the same owner gets it. The context of the lease descends from ctx.
 func (l *Lock) Acquire(ctx context.Context, options ...LeaseOption) (LockAnswer, error) {
 	o := collect(options)
 	owner := l.owner
@@ -61,17 +64,20 @@ func (l *Lock) Acquire(ctx context.Context, options ...LeaseOption) (LockAnswer,
 		owner = unique()
 	}
 	request := &pb.AcquireLockRequest{Name: l.name, Owner: owner, LeaseDuration: optional(o.lease)}
-	from, err := await(ctx, l.client, o.wait, func(ctx context.Context, wait time.Duration, _ *pb.AcquireLockResponse) (granted[*pb.AcquireLockResponse], error) {
+	claim, err := l.client.claims.enter(ctx, identity("lock", l.name, owner))
+	if err != nil {
+		return LockAnswer{}, err
+	}
+	from, last, err := await(ctx, l.client, o.wait, func(ctx context.Context, wait time.Duration, _ *pb.AcquireLockResponse) (granted[*pb.AcquireLockResponse], error) {
 		request := proto.CloneOf(request) // Requests of one wait overlap.
 		request.MaxWait = optional(wait)
 		return l.request(ctx, request, wait)
 	})
 	if err != nil {
-		if l.owner == "" && undecided(err) {
-			l.abandon(ctx, owner)
-		}
+		l.withdraw(ctx, claim, owner, o, last)
 		return LockAnswer{}, err
 	}
+	claim.answered(from.token)
 	if !from.admitted {
 		if outcome := from.answer.GetOutcome(); outcome != pb.AcquireLockOutcome_ACQUIRE_LOCK_OUTCOME_HELD {
 			return LockAnswer{}, unknown(outcome)
@@ -84,24 +90,23 @@ func (l *Lock) Acquire(ctx context.Context, options ...LeaseOption) (LockAnswer,
 	return LockAnswer{Lease: lease}, nil
 }
 
-// undecided tells whether a call with this error may have been executed.
-func undecided(err error) bool {
-	var failure *Error
-	if !errors.As(err, &failure) {
-		return false
-	}
-	return failure.Code == codes.Canceled || failure.Code == codes.DeadlineExceeded || failure.Code == codes.Unavailable
-}
-
-// abandon releases a lock in the background that may have been granted to an owner that
-// nobody else uses.
-func (l *Lock) abandon(ctx context.Context, owner string) {
-	go func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTime)
-		defer cancel()
+// withdraw releases the lock in the background that a failed call may have got.
+func (l *Lock) withdraw(ctx context.Context, claim claim, owner string, o leaseOptions, last func() (granted[*pb.AcquireLockResponse], bool)) {
+	claim.withdraw(ctx, func() (grant, bool) {
+		from, ok := last()
+		if ok || l.owner != "" {
+			return grant{from.token, from.answer.GetReplayed(), "", from.expiresIn}, ok
+		}
+		// Nobody else has the owner: it may hold the lock also without an answer.
+		return grant{left: cmp.Or(o.lease, lockLease)}, true
+	}, func(ctx context.Context, lease grant) error {
 		request := &pb.ReleaseLockRequest{Name: l.name, Owner: owner}
-		_, _, _ = call(ctx, l.client, l.client.plan(), request, l.client.locks.ReleaseLock)
-	}()
+		if lease.token != 0 {
+			request.FencingToken = proto.Uint64(lease.token)
+		}
+		_, err := l.client.locks.ReleaseLock(ctx, request)
+		return err
+	})
 }
 
 // request makes one request for the lock.
@@ -203,8 +208,7 @@ const (
 // fails: the lease then ends at its expiry.
 func (l *LockLease) Release(ctx context.Context) (ReleaseOutcome, error) {
 	l.leave()
-	request := &pb.ReleaseLockRequest{Name: l.name, Owner: l.holder, FencingToken: proto.Uint64(l.token)}
-	answer, _, err := call(ctx, l.client, l.client.plan(), request, l.client.locks.ReleaseLock)
+	answer, _, err := call(ctx, l.client, l.client.plan(), l.release(), l.client.locks.ReleaseLock)
 	if err != nil {
 		return "", err
 	}
@@ -214,17 +218,25 @@ func (l *LockLease) Release(ctx context.Context) (ReleaseOutcome, error) {
 	return named[ReleaseOutcome](answer.GetOutcome(), "RELEASE_LOCK_OUTCOME_"), nil
 }
 
-// Close leaves the scope of the lock and releases it, unless it was released. It takes up to
-// 5 s, also if ctx has ended. If the release fails, the lease ends at its expiry.
+// Close leaves the scope of the lock and releases it, unless it was released, also if ctx has
+// ended. It takes at most the deadline of one call: without an answer the release continues in
+// the background until the lease ends.
 func (l *LockLease) Close(ctx context.Context) {
+	l.leave()
 	l.mu.Lock()
-	done := l.released || l.lost != nil
+	done, until := l.released || l.lost != nil, l.expiry
+	l.released = true
 	l.mu.Unlock()
 	if done {
-		l.leave()
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTime)
-	defer cancel()
-	_, _ = l.Release(ctx)
+	request := l.release()
+	_ = l.client.claims.leave(ctx, identity("lock", l.name, l.holder), until, func(ctx context.Context) error {
+		_, err := l.client.locks.ReleaseLock(ctx, request)
+		return err
+	})
+}
+
+func (l *LockLease) release() *pb.ReleaseLockRequest {
+	return &pb.ReleaseLockRequest{Name: l.name, Owner: l.holder, FencingToken: proto.Uint64(l.token)}
 }

@@ -10,9 +10,6 @@ import (
 	pb "github.com/tollgate/tollgate/clients/go/tollgatepb"
 )
 
-// reportTime bounds the report of a failure while a scope is left.
-const reportTime = 5 * time.Second
-
 // Permit is the right of one task to use the external system, until its lease ends. The
 // library renews the lease at a third of its length until the permit is completed, closed or
 // lost. All methods can be called concurrently.
@@ -25,6 +22,7 @@ type Permit struct {
 	pool     string
 	device   string
 	task     string
+	asked    string // The task of the request; empty for a queued one.
 	payload  []byte
 	attempt  int
 	length   time.Duration
@@ -33,10 +31,11 @@ type Permit struct {
 	reported bool // Guarded by lease.mu.
 }
 
-func newPermit(ctx context.Context, c *Client, pool string, from granted[*pb.AdmitTaskResponse], o leaseOptions) *Permit {
+func newPermit(ctx context.Context, c *Client, request *pb.AdmitTaskRequest, from granted[*pb.AdmitTaskResponse], o leaseOptions) *Permit {
 	granted := from.answer.GetLease()
 	permit := &Permit{
-		pool:     pool,
+		pool:     request.GetPool(),
+		asked:    request.GetTaskId(),
 		device:   granted.GetDeviceId(),
 		task:     granted.GetTaskId(),
 		payload:  from.answer.GetTask().GetPayload(),
@@ -83,14 +82,7 @@ func (p *Permit) Complete(ctx context.Context, outcome Outcome, result []byte) (
 	p.expire()
 	p.completing++
 	p.mu.Unlock()
-	verdict, err := p.client.complete(ctx, &pb.CompleteTaskRequest{
-		Pool:         p.pool,
-		DeviceId:     p.device,
-		TaskId:       p.task,
-		FencingToken: &p.token,
-		Outcome:      pb.Outcome(outcome),
-		Result:       result,
-	})
+	verdict, err := p.client.complete(ctx, p.result(outcome, result))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.completing--
@@ -100,6 +92,17 @@ func (p *Permit) Complete(ctx context.Context, outcome Outcome, result []byte) (
 	p.reported = true
 	p.stop()
 	return verdict, nil
+}
+
+func (p *Permit) result(outcome Outcome, result []byte) *pb.CompleteTaskRequest {
+	return &pb.CompleteTaskRequest{
+		Pool:         p.pool,
+		DeviceId:     p.device,
+		TaskId:       p.task,
+		FencingToken: &p.token,
+		Outcome:      pb.Outcome(outcome),
+		Result:       result,
+	}
 }
 
 // complete reports a result until the verdict is known.
@@ -174,35 +177,42 @@ func renewalOf(answer *pb.RenewTaskResponse, sent time.Duration) renewal {
 func (p *Permit) Close(ctx context.Context) {
 	if panicked := recover(); panicked != nil {
 		_ = p.fail(ctx, fmt.Sprint(panicked))
-		p.leave()
 		panic(panicked)
 	}
 	p.leave()
 }
 
 // CloseWithError leaves the scope as Close does. If err is not nil and no result was
-// reported, it first reports the task as Failed, with the text of err as its result. The
-// report takes up to 5 s, also if ctx has ended. CloseWithError returns the error of the report.
+// reported, it reports the task as Failed, with the text of err as its result, also if ctx has
+// ended. CloseWithError takes at most the deadline of one call and returns the error of the
+// report: DEADLINE_EXCEEDED if the report continues in the background, until the lease ends.
 func (p *Permit) CloseWithError(ctx context.Context, err error) error {
-	defer p.leave()
 	if err == nil {
+		p.leave()
 		return nil
 	}
 	return p.fail(ctx, err.Error())
 }
 
-// fail reports the task as failed unless a result was reported.
+// fail leaves the scope, and reports the task as failed unless a result was reported.
 func (p *Permit) fail(ctx context.Context, text string) error {
+	p.leave()
 	p.mu.Lock()
-	reported := p.reported
+	reported, until := p.reported, p.expiry
 	p.mu.Unlock()
 	if reported {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTime)
-	defer cancel()
-	_, err := p.Complete(ctx, Failed, failureText(text))
-	return err
+	request := p.result(Failed, failureText(text))
+	return p.client.claims.leave(ctx, identity("task", p.pool, p.device, p.asked), until, func(ctx context.Context) error {
+		_, err := p.client.admissions.CompleteTask(ctx, request)
+		if err == nil {
+			p.mu.Lock()
+			p.reported = true
+			p.mu.Unlock()
+		}
+		return err
+	})
 }
 
 // failureText returns the result of a failed task: the text of its error, at most 1 KiB.

@@ -9,6 +9,9 @@ import (
 	pb "github.com/tollgate/tollgate/clients/go/tollgatepb"
 )
 
+// shortestLease is the shortest lease that a server grants.
+const shortestLease = 100 * time.Millisecond
+
 // Pool is one external system, of which a limited number of tasks may run at once. A pool
 // needs no creation.
 type Pool struct {
@@ -74,7 +77,8 @@ func newUsage(u *pb.Usage) Usage {
 // Admit asks for a slot for a task of a device. The task name is unique within its device.
 //
 // A repeat while the lease runs returns a permit of the same lease. If Admit fails, the lease
-// may have been granted: it ends at its expiry, and a repeat gets it.
+// may have been granted: it ends at its expiry, and a repeat gets it. A lease that a cancelled
+// wait has just got is ended in the background.
 //
 // The context of the permit descends from ctx.
 func (p *Pool) Admit(ctx context.Context, device, task string, options ...LeaseOption) (Admission, error) {
@@ -118,7 +122,11 @@ func (p *Pool) Run(
 // admit requests a slot. Without a task it takes a queued one.
 func (p *Pool) admit(ctx context.Context, device, task string, o leaseOptions) (Admission, error) {
 	request := &pb.AdmitTaskRequest{Pool: p.name, DeviceId: device, TaskId: task, LeaseDuration: optional(o.lease)}
-	answer, err := await(ctx, p.client, o.wait, func(ctx context.Context, wait time.Duration, first *pb.AdmitTaskResponse) (granted[*pb.AdmitTaskResponse], error) {
+	claim, err := p.client.claims.enter(ctx, identity("task", p.name, device, task))
+	if err != nil {
+		return Admission{}, err
+	}
+	answer, last, err := await(ctx, p.client, o.wait, func(ctx context.Context, wait time.Duration, first *pb.AdmitTaskResponse) (granted[*pb.AdmitTaskResponse], error) {
 		request := proto.CloneOf(request) // Requests of one wait overlap.
 		request.MaxWait = optional(wait)
 		if id := first.GetLease().GetTaskId(); id != "" {
@@ -127,9 +135,29 @@ func (p *Pool) admit(ctx context.Context, device, task string, o leaseOptions) (
 		return p.request(ctx, request, wait)
 	})
 	if err != nil {
+		claim.withdraw(ctx, func() (grant, bool) {
+			from, ok := last()
+			return grant{from.token, from.answer.GetReplayed(), from.answer.GetLease().GetTaskId(), from.expiresIn}, ok
+		}, func(ctx context.Context, lease grant) error {
+			return p.shorten(ctx, device, lease)
+		})
 		return Admission{}, err
 	}
+	claim.answered(answer.token)
 	return p.client.admission(ctx, request, answer, o)
+}
+
+// shorten ends a lease that no caller has got. It is renewed for the shortest time, and its end
+// is awaited: so the task has no result, and a later call gets a new lease.
+func (p *Pool) shorten(ctx context.Context, device string, lease grant) error {
+	_, err := p.client.admissions.RenewTask(ctx, &pb.RenewTaskRequest{
+		Pool: p.name, DeviceId: device, TaskId: lease.task,
+		FencingToken: proto.Uint64(lease.token), LeaseDuration: optional(shortestLease),
+	})
+	if err == nil {
+		time.Sleep(shortestLease)
+	}
+	return err
 }
 
 // request makes one request for a slot.
@@ -184,6 +212,6 @@ func (c *Client) admission(ctx context.Context, request *pb.AdmitTaskRequest, fr
 		}
 		return admission, nil
 	}
-	admission.Permit = newPermit(ctx, c, request.GetPool(), from, o)
+	admission.Permit = newPermit(ctx, c, request, from, o)
 	return admission, nil
 }

@@ -143,6 +143,9 @@ func (s *Stock) Reserve(ctx context.Context, order string, quantity int64, optio
 	if options.BuyerLimit != 0 {
 		request.BuyerLimit = proto.Int64(options.BuyerLimit)
 	}
+	if err := s.client.claims.settle(ctx, identity("order", s.sku, order), 0); err != nil {
+		return ReserveAnswer{}, err
+	}
 	answer, sent, err := call(ctx, s.client, s.client.plan(), request, s.client.stock.ReserveStock)
 	if err != nil {
 		return ReserveAnswer{}, err
@@ -294,13 +297,16 @@ func (r *Reservation) settle() bool {
 }
 
 // Close leaves the scope of the reservation. It cancels the reservation, unless Confirm or
-// Cancel was called. It takes up to 5 s, also if ctx has ended. If the call fails, the hold
-// lapses by itself.
+// Cancel was called, also if ctx has ended. It takes at most the deadline of one call: without
+// an answer the cancellation continues in the background until the hold ends.
 func (r *Reservation) Close(ctx context.Context) {
 	if !r.settle() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTime)
-	defer cancel()
-	_, _ = r.stock.Cancel(ctx, r.order)
+	client := r.stock.client
+	request := &pb.CancelReservationRequest{Sku: r.stock.sku, OrderId: r.order}
+	_ = client.claims.leave(ctx, identity("order", r.stock.sku, r.order), r.expiry, func(ctx context.Context) error {
+		_, err := client.stock.CancelReservation(ctx, request)
+		return err
+	})
 }

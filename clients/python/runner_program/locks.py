@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runner_program.pools import permit
+from runner_program.pools import leave, permit
 from runner_program.state import Answer, Commands, Fields, State, given, seconds
 from tollgate import Held
 
@@ -26,4 +26,9 @@ async def unlock(state: State, fields: Fields) -> Answer:
     return {"outcome": (await state.get(fields).release()).name}
 
 
-COMMANDS: Commands = {"lock": lock, "lock_state": permit, "unlock": unlock}
+COMMANDS: Commands = {
+    "lock": lock,
+    "lock_state": permit,
+    "unlock": unlock,
+    "leave_lock": leave,
+}

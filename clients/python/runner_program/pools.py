@@ -90,17 +90,19 @@ class HandlerError(Exception):
 
 
 async def leave(state: State, fields: Fields) -> Answer:
+    """Leaves the scope of a permit or a lock."""
     lease = state.get(fields)
     if not lease.valid:  # a scope that ended with the lease
         await lease.__aexit__(None, None, None)
-        return {}
+        return {"delivered": False}
+    failure = HandlerError()
     try:
         async with lease:
             if fields.get("failed", False):
-                raise HandlerError
-    except HandlerError:
-        pass
-    return {}
+                raise failure
+    except HandlerError as error:
+        return {"delivered": error is failure}
+    return {"delivered": False}
 
 
 async def complete_task(state: State, fields: Fields) -> Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runner_program.pools import HandlerError
 from runner_program.state import Answer, Commands, Fields, State, given, seconds
 from tollgate import AlreadySettled, BuyerLimit, Short, Stock
 from tollgate.aio import Reservation, StockItem
@@ -62,10 +63,16 @@ async def cancel_reservation(state: State, fields: Fields) -> Answer:
 
 
 async def leave_reservation(state: State, fields: Fields) -> Answer:
-    async with state.get(fields) as reservation:
-        if fields["confirm"]:
-            await reservation.confirm()
-    return {}
+    failure = HandlerError()
+    try:
+        async with state.get(fields) as reservation:
+            if fields["confirm"]:
+                await reservation.confirm()
+            if fields.get("failed", False):
+                raise failure
+    except HandlerError as error:
+        return {"delivered": error is failure}
+    return {"delivered": False}
 
 
 COMMANDS: Commands = {

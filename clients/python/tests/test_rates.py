@@ -102,9 +102,12 @@ async def test_an_unknown_policy_stops_no_limiter_that_fails_open(
     assert not caplog.messages
     for _ in range(3):
         answer = await connection.rate("unknown", on_failure="open").check("k")
-        assert answer.allowed and answer.degraded
+        assert answer.allowed
+        assert answer.degraded
     [line] = caplog.messages
-    assert "'unknown'" in line and "POLICY_NOT_FOUND" in line and "fail open" in line
+    assert "'unknown'" in line
+    assert "POLICY_NOT_FOUND" in line
+    assert "fail open" in line
     with pytest.raises(Error, match="INVALID_ARGUMENT"):
         await connection.rate("unknown", on_failure="open").check("")
 

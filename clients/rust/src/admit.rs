@@ -8,17 +8,21 @@ use std::{
 
 use crate::{
     Admission, Error, Permit, Pool,
+    claims::{self, Grant},
     clock::Moment,
     connection::Answered,
     held::{Held, Subject},
     pb,
     pool::refusal,
-    time, wait,
+    time,
+    wait::Wanted,
 };
 
 /// A call that took longer than this share of its lease is repeated, to learn what is left.
 const SHARE: u32 = 20;
 const SHARE_MIN: Duration = Duration::from_millis(20);
+/// The shortest lease that a server grants.
+const SHORTEST: Duration = Duration::from_millis(100);
 
 /// A request for a permit; `await` sends it. See [`Pool::admit`].
 #[derive(Debug, Clone)]
@@ -36,7 +40,7 @@ pub struct Admit {
 
 impl Pool {
     /// Asks for a permit for a task of a device. An empty name of the task is an error. If the future
-    /// is dropped, the task may have got a lease, which ends by itself.
+    /// of a wait is dropped, a lease that the task has just got is ended in the background.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -93,17 +97,43 @@ impl Admit {
             return Err(Error::bad_field("task_id", expected));
         }
         let connection = self.pool.connection();
+        let key = claims::key(&["task", self.pool.name(), &self.device, &self.task]);
+        let shortened = self.clone();
+        let mut wanted = Wanted::new(
+            connection.claim(key).await,
+            granted,
+            None,
+            move |grant| shortened.shorten(grant),
+            SHORTEST,
+        );
         let is_final =
             |answer: &pb::AdmitTaskResponse| answer.decision() != pb::AdmitDecision::Full;
-        let call = |wait| self.call(wait);
-        let answered = wait::in_calls(connection, self.wait, call, is_final).await?;
-        match refusal(&answered.answer)? {
-            None => self.admitted(answered).await,
-            Some(refused) => Ok(refused),
+        let call = |wait| self.clone().call(wait);
+        let answered = wanted.in_calls(connection, self.wait, call, is_final).await?;
+        let admission = match refusal(&answered.answer)? {
+            None => self.admitted(answered).await?,
+            Some(refused) => refused,
+        };
+        wanted.answered(match &admission {
+            Admission::Admitted(permit) => Some(permit.token()),
+            _ => None,
+        });
+        Ok(admission)
+    }
+
+    /// Makes the message that ends a lease which no caller has got: it is renewed for the shortest
+    /// time. So the task has no result.
+    fn shorten(&self, grant: &Grant) -> pb::RenewTaskRequest {
+        pb::RenewTaskRequest {
+            pool: self.pool.name().to_owned(),
+            device_id: self.device.clone(),
+            task_id: grant.task.clone(),
+            fencing_token: grant.token,
+            lease_duration: Some(time::wire(SHORTEST)),
         }
     }
 
-    async fn call(&self, wait: Duration) -> Result<Answered<pb::AdmitTaskResponse>, Error> {
+    async fn call(self, wait: Duration) -> Result<Answered<pb::AdmitTaskResponse>, Error> {
         let connection = self.pool.connection();
         let message = pb::AdmitTaskRequest {
             pool: self.pool.name().to_owned(),
@@ -126,7 +156,7 @@ impl Admit {
         let mut answered = first;
         if is_stale(answered.sent, left(&answered.answer)?) {
             // Without an answer the earlier expiry stands.
-            if let Ok(again) = self.call(Duration::ZERO).await {
+            if let Ok(again) = self.clone().call(Duration::ZERO).await {
                 if let Some(refused) = refusal(&again.answer)? {
                     return Ok(refused);
                 }
@@ -148,7 +178,8 @@ impl Admit {
             self.lease,
             self.keeps,
         );
-        Ok(Admission::Admitted(Permit::new(held, replayed, answered.answer.task)))
+        let task = answered.answer.task;
+        Ok(Admission::Admitted(Permit::new(held, replayed, task, self.polls)))
     }
 }
 
@@ -164,6 +195,17 @@ impl IntoFuture for Admit {
 /// Whether a call took so long that its lease may be much longer than counted from its request.
 pub(crate) fn is_stale(sent: Moment, expires_in: Duration) -> bool {
     sent.elapsed() > (expires_in / SHARE).max(SHARE_MIN)
+}
+
+/// Returns the lease in an answer.
+fn granted(response: &pb::AdmitTaskResponse) -> Option<Grant> {
+    let lease = response.lease.as_ref()?;
+    Some(Grant {
+        token: Some(lease.fencing_token),
+        replayed: response.replayed,
+        task: lease.task_id.clone(),
+        left: left(response).ok()?,
+    })
 }
 
 /// Returns the time that was left of a lease when it was decided.

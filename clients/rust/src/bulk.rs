@@ -134,7 +134,7 @@ impl Connection {
         };
         let token = granted.fencing_token;
         let held = Held::new(self, subject, token, (sent, expires_in), lease, keeps);
-        Ok(Admission::Admitted(Permit::new(held, response.replayed, response.task)))
+        Ok(Admission::Admitted(Permit::new(held, response.replayed, response.task, false)))
     }
 }
 

@@ -20,6 +20,7 @@ use crate::{
     calls::Call,
     channels::{Channels, Picked},
     check_log::CheckLog,
+    claims::Claims,
     clock::Moment,
     closing::Closing,
     keeper::Keeper,
@@ -55,6 +56,7 @@ struct Shared {
     keeper: Keeper,
     closing: Closing,
     checks: CheckLog,
+    claims: Claims,
     /// Number of attempts.
     sent: AtomicU64,
 }
@@ -109,6 +111,7 @@ impl Connection {
             keeper: Keeper::default(),
             closing: Closing::default(),
             checks: CheckLog::default(),
+            claims: Claims::default(),
             sent: AtomicU64::new(0),
             main: main.clone(),
             options,
@@ -183,6 +186,10 @@ impl Connection {
 
     pub(crate) fn checks(&self) -> &CheckLog {
         &self.shared.checks
+    }
+
+    pub(crate) fn claims(&self) -> &Claims {
+        &self.shared.claims
     }
 
     pub(crate) fn keeper(&self) -> &Keeper {

@@ -7,18 +7,21 @@ use std::{
     time::Duration,
 };
 
-use tokio::runtime::Handle;
-
 use crate::{
     Connection, Error, ReleaseLockOutcome,
     admit::is_stale,
+    claims::{self, Grant},
     clock::Moment,
     connection::Answered,
     held::{Held, Subject},
     pb,
     permit::persist,
-    random, time, wait,
+    random, time,
+    wait::Wanted,
 };
+
+/// Duration of a lease by default.
+const LEASE: Duration = Duration::from_secs(30);
 
 /// A request for a lock; `await` sends it. See [`Connection::lock`].
 #[derive(Debug, Clone)]
@@ -27,6 +30,8 @@ pub struct LockRequest {
     connection: Connection,
     name: String,
     owner: String,
+    /// Whether the caller has named the owner.
+    is_named: bool,
     wait: Duration,
     lease: Option<Duration>,
     keeps: bool,
@@ -56,8 +61,8 @@ pub struct LockGuard {
 }
 
 impl Connection {
-    /// Asks for a lock. If the future is dropped, the owner may have got a lease, which ends by
-    /// itself.
+    /// Asks for a lock. If the future is dropped, a lock that it may have got is released in the
+    /// background; with a named owner, if its wait has just ended.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -79,6 +84,7 @@ impl Connection {
             connection: self.clone(),
             name: name.to_owned(),
             owner: random::id(),
+            is_named: false,
             wait: Duration::ZERO,
             lease: None,
             keeps: true,
@@ -90,6 +96,7 @@ impl LockRequest {
     /// Sets the owner, which is unique among the competitors. Default: a random name.
     pub fn owner(mut self, owner: impl Into<String>) -> LockRequest {
         self.owner = owner.into();
+        self.is_named = true;
         self
     }
 
@@ -115,15 +122,29 @@ impl LockRequest {
     async fn ask(self) -> Result<Locking, Error> {
         let is_final =
             |answer: &pb::AcquireLockResponse| answer.outcome() != pb::AcquireLockOutcome::Held;
-        let call = |wait| self.call(wait);
-        let answered = wait::in_calls(&self.connection, self.wait, call, is_final).await?;
-        match answered.answer.outcome() {
-            pb::AcquireLockOutcome::Acquired => self.acquired(answered).await,
-            _ => refused(answered.answer),
-        }
+        let claim = self.connection.claim(claims::key(&["lock", &self.name, &self.owner])).await;
+        let (name, owner) = (self.name.clone(), self.owner.clone());
+        let release =
+            move |grant: &Grant| pb::ReleaseLockRequest { name, owner, fencing_token: grant.token };
+        // Nobody else has the default owner: it may hold the lock also without an answer.
+        let left = self.lease.unwrap_or(LEASE);
+        let unanswered = Grant { token: None, replayed: false, task: String::new(), left };
+        let unanswered = (!self.is_named).then_some(unanswered);
+        let mut wanted = Wanted::new(claim, granted, unanswered, release, Duration::ZERO);
+        let call = |wait| self.clone().call(wait);
+        let answered = wanted.in_calls(&self.connection, self.wait, call, is_final).await?;
+        let locking = match answered.answer.outcome() {
+            pb::AcquireLockOutcome::Acquired => self.acquired(answered).await?,
+            _ => refused(answered.answer)?,
+        };
+        wanted.answered(match &locking {
+            Locking::Acquired(guard) => Some(guard.token()),
+            Locking::Held { .. } => None,
+        });
+        Ok(locking)
     }
 
-    async fn call(&self, wait: Duration) -> Result<Answered<pb::AcquireLockResponse>, Error> {
+    async fn call(self, wait: Duration) -> Result<Answered<pb::AcquireLockResponse>, Error> {
         let message = pb::AcquireLockRequest {
             name: self.name.clone(),
             owner: self.owner.clone(),
@@ -142,7 +163,7 @@ impl LockRequest {
         let replayed = first.answer.replayed;
         let mut answered = first;
         if is_stale(answered.sent, left(&answered.answer)?)
-            && let Ok(again) = self.call(Duration::ZERO).await
+            && let Ok(again) = self.clone().call(Duration::ZERO).await
         {
             if again.answer.outcome() != pb::AcquireLockOutcome::Acquired {
                 return refused(again.answer);
@@ -219,24 +240,25 @@ impl Drop for LockGuard {
     fn drop(&mut self) {
         let (is_open, until) = (self.held.is_valid(), self.held.expiry());
         self.held.close();
-        if let Ok(runtime) = Handle::try_current()
-            && is_open
-        {
-            let held = self.held.clone();
-            runtime.spawn(async move { release(&held, until).await });
+        if is_open && let Some((key, message)) = request(&self.held) {
+            self.held.0.connection.give_up(key, message, until);
         }
     }
 }
 
-async fn release(held: &Held, until: Moment) -> Result<ReleaseLockOutcome, Error> {
-    let Subject::Lock { name, owner } = &held.0.subject else {
-        return Err(Error::malformed("subject"));
-    };
+/// Returns the identity of a lock and the message that releases it.
+fn request(held: &Held) -> Option<(String, pb::ReleaseLockRequest)> {
+    let Subject::Lock { name, owner } = &held.0.subject else { return None };
     let message = pb::ReleaseLockRequest {
         name: name.to_string(),
         owner: owner.to_string(),
         fencing_token: Some(held.token()),
     };
+    Some((claims::key(&["lock", name, owner]), message))
+}
+
+async fn release(held: &Held, until: Moment) -> Result<ReleaseLockOutcome, Error> {
+    let (_, message) = request(held).ok_or_else(|| Error::malformed("subject"))?;
     match persist(&held.0.connection, message, Some(until)).await?.outcome() {
         ReleaseLockOutcome::Unspecified => Err(Error::malformed("outcome")),
         outcome => Ok(outcome),
@@ -251,6 +273,13 @@ fn refused(response: pb::AcquireLockResponse) -> Result<Locking, Error> {
         }
         _ => Err(Error::unknown_answer("AcquireLockOutcome", response.outcome)),
     }
+}
+
+/// Returns the lease in an answer.
+fn granted(response: &pb::AcquireLockResponse) -> Option<Grant> {
+    let token = Some(response.lease.as_ref()?.fencing_token);
+    let (replayed, left) = (response.replayed, left(response).ok()?);
+    Some(Grant { token, replayed, task: String::new(), left })
 }
 
 /// Returns the time that was left of a lease when it was decided.

@@ -47,6 +47,7 @@ mod bulk;
 mod calls;
 mod channels;
 mod check_log;
+mod claims;
 mod clock;
 mod closing;
 mod connection;

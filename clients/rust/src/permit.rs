@@ -3,11 +3,11 @@
 use std::{ops::Deref, time::Duration};
 
 use bytes::Bytes;
-use tokio::runtime::Handle;
 
 use crate::{
     CompleteVerdict, Connection, DispatchedTask, Error, Outcome,
     calls::Call,
+    claims,
     clock::Moment,
     held::{Held, Subject},
     pb, random,
@@ -27,11 +27,18 @@ pub struct Permit {
     held: Held,
     replayed: bool,
     task: Option<DispatchedTask>,
+    /// Whether the request asked for a queued task.
+    polled: bool,
 }
 
 impl Permit {
-    pub(crate) fn new(held: Held, replayed: bool, task: Option<DispatchedTask>) -> Permit {
-        Permit { held, replayed, task }
+    pub(crate) fn new(
+        held: Held,
+        replayed: bool,
+        task: Option<DispatchedTask>,
+        polled: bool,
+    ) -> Permit {
+        Permit { held, replayed, task, polled }
     }
 
     /// Whether an earlier call got this lease.
@@ -66,8 +73,16 @@ impl Permit {
         verdict
     }
 
+    /// Returns the identity of the task and the report that it failed.
+    fn failure(&self) -> Option<(String, pb::CompleteTaskRequest)> {
+        let message = result(&self.held, Outcome::Failed, Bytes::new())?;
+        let asked = if self.polled { "" } else { &*message.task_id };
+        Some((claims::key(&["task", &message.pool, &message.device_id, asked]), message))
+    }
+
     /// Runs `work` and reports its result: SUCCEEDED with the returned bytes, or FAILED if it
-    /// returns an error. Returns that error.
+    /// returns an error. Returns that error, at the latest after the deadline of one call: without
+    /// an answer the report continues in the background until the lease ends.
     pub async fn run<R, E, F>(self, work: impl FnOnce(Held) -> F) -> Result<CompleteVerdict, E>
     where
         R: Into<Bytes>,
@@ -77,8 +92,11 @@ impl Permit {
         match work(self.held()).await {
             Ok(result) => Ok(self.complete(Outcome::Succeeded, result).await?),
             Err(error) => {
-                // The error of the work says more than that of its report.
-                let _ = self.complete(Outcome::Failed, Bytes::new()).await;
+                let until = self.held.expiry();
+                self.held.close();
+                if let Some((key, message)) = self.failure() {
+                    self.held.0.connection.leave(key, message, until).await;
+                }
                 Err(error)
             }
         }
@@ -98,35 +116,36 @@ impl Deref for Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let is_open = self.held.is_valid();
+        let (is_open, until) = (self.held.is_valid(), self.held.expiry());
         self.held.close();
-        if !is_open || !std::thread::panicking() {
-            return;
-        }
-        if let Ok(runtime) = Handle::try_current() {
-            let held = self.held.clone();
-            runtime.spawn(async move { report(&held, Outcome::Failed, Bytes::new()).await });
+        if is_open
+            && std::thread::panicking()
+            && let Some((key, message)) = self.failure()
+        {
+            self.held.0.connection.give_up(key, message, until);
         }
     }
 }
 
 /// Reports a result until its verdict is known.
-async fn report(held: &Held, outcome: Outcome, result: Bytes) -> Result<CompleteVerdict, Error> {
-    let Subject::Task { pool, device, task } = &held.0.subject else {
-        return Err(Error::malformed("subject"));
-    };
-    let message = pb::CompleteTaskRequest {
+async fn report(held: &Held, outcome: Outcome, bytes: Bytes) -> Result<CompleteVerdict, Error> {
+    let message = result(held, outcome, bytes).ok_or_else(|| Error::malformed("subject"))?;
+    match persist(&held.0.connection, message, None).await?.verdict() {
+        CompleteVerdict::Unspecified => Err(Error::malformed("verdict")),
+        verdict => Ok(verdict),
+    }
+}
+
+fn result(held: &Held, outcome: Outcome, result: Bytes) -> Option<pb::CompleteTaskRequest> {
+    let Subject::Task { pool, device, task } = &held.0.subject else { return None };
+    Some(pb::CompleteTaskRequest {
         pool: pool.to_string(),
         device_id: device.to_string(),
         task_id: task.to_string(),
         fencing_token: Some(held.token()),
         outcome: outcome.into(),
         result,
-    };
-    match persist(&held.0.connection, message, None).await?.verdict() {
-        CompleteVerdict::Unspecified => Err(Error::malformed("verdict")),
-        verdict => Ok(verdict),
-    }
+    })
 }
 
 /// Repeats a call until it is answered, or fails with an error that a repeat cannot solve. Returns

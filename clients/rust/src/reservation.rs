@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-
 use crate::{
-    CancelOutcome, Connection, Error, Order, ReservationState, ReserveOutcome, clock::Moment, held,
-    pb, time,
+    CancelOutcome, Connection, Error, Order, ReservationState, ReserveOutcome, claims,
+    clock::Moment, held, pb, time,
 };
 
 /// The answer to a request for a reservation.
@@ -50,6 +48,7 @@ impl Connection {
     /// [`QUANTITY_DIFFERS`](Error::QUANTITY_DIFFERS) and that quantity as
     /// [`held_quantity`](Error::held_quantity); nothing changed then.
     pub async fn reserve(&self, order: &Order<'_>) -> Result<Reserving, Error> {
+        self.settle(&claims::key(&["order", order.sku, order.order])).await;
         let answered = self.timed(self.deadline(), order.message()).await?;
         let (response, _) = crate::stock::reserved(answered.answer)?;
         Ok(match response.outcome() {
@@ -112,8 +111,16 @@ impl Reservation {
         Ok(self.connection.cancel_reservation(&self.sku, &self.order).await?.0)
     }
 
+    /// Returns the identity of the reservation and the message that cancels it.
+    fn cancellation(&self) -> (String, pb::CancelReservationRequest) {
+        let (sku, order_id) = (self.sku.clone(), self.order.clone());
+        let key = claims::key(&["order", &sku, &order_id]);
+        (key, pb::CancelReservationRequest { sku, order_id })
+    }
+
     /// Runs `work`, for example a payment, and confirms the reservation if it succeeds. Cancels it
-    /// and returns the error otherwise.
+    /// and returns the error otherwise, at the latest after the deadline of one call: without an
+    /// answer the cancellation continues in the background until the hold ends.
     pub async fn run<E, F>(
         self,
         work: impl FnOnce() -> F,
@@ -125,8 +132,10 @@ impl Reservation {
         match work().await {
             Ok(()) => Ok(self.confirm().await?),
             Err(error) => {
-                // Without an answer the hold ends by itself.
-                let _ = self.cancel().await;
+                let mut reservation = self;
+                reservation.is_settled = true;
+                let (key, message) = reservation.cancellation();
+                reservation.connection.leave(key, message, reservation.expiry).await;
                 Err(error)
             }
         }
@@ -140,14 +149,9 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if self.is_settled {
-            return;
-        }
-        if let Ok(runtime) = Handle::try_current() {
-            let connection = self.connection.clone();
-            let (sku, order) = (self.sku.clone(), self.order.clone());
-            // Without an answer the hold ends by itself.
-            runtime.spawn(async move { connection.cancel_reservation(&sku, &order).await });
+        if !self.is_settled {
+            let (key, message) = self.cancellation();
+            self.connection.give_up(key, message, self.expiry);
         }
     }
 }

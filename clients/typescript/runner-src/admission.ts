@@ -55,6 +55,20 @@ function admitted(session: Session, fields: Fields, admission: Admission): Answe
   return { ...answer, task: permit.task, payload, attempt: permit.attempt };
 }
 
+/** Leaves a scope, whose body fails if the command says so. */
+export async function leave(fields: Fields, scope: (body: () => void) => Promise<unknown>): Promise<Answer> {
+  const failure = new Error("the body failed");
+  try {
+    await scope(() => {
+      if (field.optionalFlag(fields, "failed") === true) throw failure;
+    });
+    return { delivered: false };
+  } catch (error) {
+    if (error !== failure) throw error;
+    return { delivered: true };
+  }
+}
+
 function completeOptions(fields: Fields): CompleteOptions {
   const outcome = field.optionalText(fields, "outcome") as CompleteOptions["outcome"];
   return { outcome, result: field.optionalText(fields, "result") };
@@ -94,16 +108,7 @@ export const taskCommands: Record<string, Command> = {
     return { verdict: await permit.complete({ ...completeOptions(fields), signal }) };
   },
   leave: async (session, fields) => {
-    const permit = session.get(fields, Permit);
-    const failed = field.optionalFlag(fields, "failed") ?? false;
-    try {
-      await permit.use(() => {
-        if (failed) throw new Error("the task failed");
-      });
-    } catch (error) {
-      if (!failed) throw error;
-    }
-    return {};
+    return leave(fields, (body) => session.get(fields, Permit).use(body));
   },
   complete_task: async (session, fields, signal) => {
     const [device, task] = [field.text(fields, "device"), field.text(fields, "task")];

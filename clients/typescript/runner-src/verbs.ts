@@ -6,7 +6,7 @@ import {
   Reservation,
   type StockLevel,
 } from "../src/index.js";
-import { heldAnswer, reportLoss } from "./admission.js";
+import { heldAnswer, leave, reportLoss } from "./admission.js";
 import * as field from "./fields.js";
 import type { Answer, Command } from "./session.js";
 
@@ -95,6 +95,7 @@ export const lockCommands: Record<string, Command> = {
   unlock: async (session, fields, signal) => ({
     outcome: await session.get(fields, Lock).release({ signal }),
   }),
+  leave_lock: (session, fields) => leave(fields, (body) => session.get(fields, Lock).use(body)),
 };
 
 /** Commands about stock. */
@@ -139,9 +140,12 @@ export const stockCommands: Record<string, Command> = {
     return { outcome: await session.connection(fields).stock.cancel(sku, order, { signal }) };
   },
   leave_reservation: async (session, fields) => {
-    await session.take(fields, Reservation).use(async (reservation) => {
-      if (field.optionalFlag(fields, "confirm") === true) await reservation.confirm();
-    });
-    return {};
+    const reservation = session.take(fields, Reservation);
+    return leave(fields, (body) =>
+      reservation.use(async () => {
+        if (field.optionalFlag(fields, "confirm") === true) await reservation.confirm();
+        body();
+      }),
+    );
   },
 };

@@ -12,8 +12,12 @@ import {
 } from "./gen/tollgate/v1/admission_pb.js";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { optionalDuration } from "./core/convert.js";
-import { granted, Permit, type TaskName } from "./permit.js";
+import { granted, Permit, renewRequest, type TaskName } from "./permit.js";
+import type { Grant } from "./claims.js";
 import { isStale, waiting } from "./waits.js";
+
+/** The shortest lease that a server grants, in milliseconds. */
+const SHORTEST_LEASE_MS = 100;
 
 /** Usage of a pool. */
 export interface Usage {
@@ -63,19 +67,43 @@ export interface AdmitOptions extends CallOptions {
 
 /** Asks for a slot; an empty `task` asks for the oldest queued task of the device. */
 export async function admit(core: Core, name: TaskName, options: AdmitOptions): Promise<Admission> {
-  const { waitMs = 0 } = options;
-  if (!(waitMs > 0)) return read(core, name, options, await call(core, name, options));
-  const answer = await waiting(core.caller, {
-    waitMs,
-    signal: options.signal,
-    send: (maxWaitMs, callOptions) => {
-      const request = { ...admitRequest(name, options.leaseMs), maxWait: optionalDuration(maxWaitMs) };
-      return core.caller.wait(AdmissionService.method.admitTask, request, callOptions);
-    },
-    pauseMs: ({ decision, retryAfter }) =>
-      decision === AdmitDecision.FULL ? milliseconds(retryAfter) : undefined,
-  });
-  return read(core, name, options, await refreshed(core, name, options, answer));
+  const claim = await core.claims.enter("task", name.pool, name.device, name.task);
+  let ended = Promise.resolve<Answer<AdmitTaskResponse> | undefined>(undefined);
+  try {
+    const answer = await call(core, name, options, (end) => {
+      ended = end;
+    });
+    const admission = read(core, name, options, answer);
+    claim.answered(answer.message.lease?.fencingToken);
+    return admission;
+  } catch (error) {
+    void claim.withdraw(
+      ended.then((answer) => grantOf(core, answer)),
+      ({ token, task }) => shorten(core, { ...name, task }, token),
+    );
+    throw error;
+  }
+}
+
+/** Returns the lease in an answer. */
+function grantOf(
+  core: Core,
+  answer: Answer<AdmitTaskResponse> | undefined,
+): (Grant & { readonly task: string }) | undefined {
+  const lease = answer?.message.lease;
+  if (answer === undefined || lease === undefined) return undefined;
+  const until = core.caller.clock.now() + milliseconds(lease.expiresIn);
+  return { token: lease.fencingToken, task: lease.taskId, replayed: answer.message.replayed, until };
+}
+
+/**
+ * Ends a lease that no caller has got. It is renewed for the shortest time, and its end is awaited: so
+ * the task has no result, and a later call gets a new lease.
+ */
+async function shorten(core: Core, name: TaskName, token: bigint | undefined): Promise<void> {
+  const request = renewRequest(name, { token, leaseMs: SHORTEST_LEASE_MS });
+  await core.caller.once(AdmissionService.method.renewTask, request);
+  await core.caller.idle(SHORTEST_LEASE_MS);
 }
 
 /** Makes the message of an admission. */
@@ -115,6 +143,7 @@ export function read(
     message.lease?.fencingToken ?? 0n,
     granted(message.lease, sentAt),
     {
+      asked: name.task,
       replayed: message.replayed,
       degraded: message.degraded,
       keeper: options.keeper ?? true,
@@ -131,7 +160,31 @@ export function readUsage(usage: UsageMessage | undefined): Usage {
   return { capacity: usage?.capacity ?? 0, inUse: usage?.inUse ?? 0, available: usage?.available ?? 0 };
 }
 
-function call(core: Core, name: TaskName, options: AdmitOptions): Promise<Answer<AdmitTaskResponse>> {
+/** Makes the calls of an admission. Names the end of a wait that fails, and of its grant. */
+async function call(
+  core: Core,
+  name: TaskName,
+  options: AdmitOptions,
+  onFailure: (ended: Promise<Answer<AdmitTaskResponse> | undefined>) => void,
+): Promise<Answer<AdmitTaskResponse>> {
+  const { waitMs = 0 } = options;
+  if (!(waitMs > 0)) return ask(core, name, options);
+  const answer = await waiting(core.caller, {
+    waitMs,
+    signal: options.signal,
+    send: (maxWaitMs, callOptions) => {
+      const request = { ...admitRequest(name, options.leaseMs), maxWait: optionalDuration(maxWaitMs) };
+      return core.caller.wait(AdmissionService.method.admitTask, request, callOptions);
+    },
+    pauseMs: ({ decision, retryAfter }) =>
+      decision === AdmitDecision.FULL ? milliseconds(retryAfter) : undefined,
+    onFailure,
+  });
+  onFailure(Promise.resolve(answer));
+  return refreshed(core, name, options, answer);
+}
+
+function ask(core: Core, name: TaskName, options: AdmitOptions): Promise<Answer<AdmitTaskResponse>> {
   return core.caller.call(AdmissionService.method.admitTask, admitRequest(name, options.leaseMs), options);
 }
 
@@ -145,7 +198,7 @@ async function refreshed(
   const { lease } = answer.message;
   if (lease === undefined || !isStale(core.caller, answer.sentAt, milliseconds(lease.expiresIn)))
     return answer;
-  const repeat = await call(core, { ...name, task: lease.taskId }, options);
+  const repeat = await ask(core, { ...name, task: lease.taskId }, options);
   const { message } = repeat;
   if (message.lease?.fencingToken !== lease.fencingToken) return repeat;
   return {

@@ -1,4 +1,5 @@
 import type { ChannelOptions } from "@grpc/grpc-js";
+import { Claims } from "./claims.js";
 import { RetryBudget } from "./core/budget.js";
 import { Caller } from "./core/caller.js";
 import { ChannelGroup, HealthWatch } from "./core/channels.js";
@@ -18,6 +19,7 @@ export interface Core {
   readonly caller: Caller;
   readonly scheduler: Scheduler;
   readonly checks: CheckLog;
+  readonly claims: Claims;
 }
 
 /** Opens the channels of a connection. Connects with the first call. */
@@ -52,7 +54,7 @@ export function openCore(
     main.close();
   };
   const checks = new CheckLog(options.log ?? console.warn);
-  return { caller, scheduler, checks, close };
+  return { caller, scheduler, checks, claims: new Claims(caller), close };
 }
 
 function channelOptions(options: ConnectOptions): ChannelOptions {

@@ -93,6 +93,15 @@ export abstract class Held {
     if (this.#state === "HELD") this.#state = "ENDED";
   }
 
+  /**
+   * Stops the keeper, and makes the call that gives the lease up: in the background after one
+   * deadline, until the lease ends.
+   */
+  protected async leave(identity: readonly string[], call: () => Promise<unknown>): Promise<void> {
+    this.end();
+    await this.#core.claims.leave(identity, this.#deadline, call);
+  }
+
   /** Asks once for more time. Returns the new lease, or why there is none. */
   protected abstract requestRenewal(options: RenewOptions): Promise<Granted | string>;
 
@@ -113,10 +122,13 @@ export abstract class Held {
     return undefined;
   }
 
-  /** Runs the call that gives the lease up. Renewals pause, and resume if the call fails. */
+  /**
+   * Runs the call that gives the lease up. Renewals pause, and resume if the call fails. The lease
+   * may end meanwhile, and is then lost.
+   */
   protected async giveUp<T>(call: () => Promise<T>): Promise<T> {
     this.#suspended = true;
-    this.#core.scheduler.cancel(this.#entry);
+    this.#schedule();
     try {
       const answer = await call();
       this.end();
@@ -136,15 +148,17 @@ export abstract class Held {
   }
 
   #schedule(): void {
-    if (this.#state !== "HELD" || this.#suspended) return;
-    const due = this.#renewing ? this.#deadline : Math.min(this.#deadline, this.#renewAt);
+    if (this.#state !== "HELD") return;
+    const waits = this.#renewing || this.#suspended;
+    const due = waits ? this.#deadline : Math.min(this.#deadline, this.#renewAt);
     this.#core.scheduler.schedule(this.#entry, due);
   }
 
   #tick(): void {
     this.#check();
-    if (this.#state !== "HELD" || this.#suspended) return;
-    if (!this.#renewing && this.#core.caller.clock.now() >= this.#renewAt) void this.#renew();
+    if (this.#state !== "HELD") return;
+    if (!this.#renewing && !this.#suspended && this.#core.caller.clock.now() >= this.#renewAt)
+      void this.#renew();
     this.#schedule();
   }
 
@@ -169,8 +183,7 @@ export abstract class Held {
 
   /** Timers fire late after the machine has slept, so each use compares the clock. */
   #check(): void {
-    if (this.#suspended || this.#core.caller.clock.now() < this.#deadline) return;
-    this.#lose();
+    if (this.#core.caller.clock.now() >= this.#deadline) this.#lose();
   }
 
   #lose(): void {

@@ -12,7 +12,13 @@ export {
 } from "./bulk.js";
 export { type RetryBudgetOptions } from "./core/budget.js";
 export { type Clock } from "./core/clock.js";
-export { type ErrorCode, type ErrorFacts, QuantityDiffersError, TollgateError, type Violation } from "./core/errors.js";
+export {
+  type ErrorCode,
+  type ErrorFacts,
+  QuantityDiffersError,
+  TollgateError,
+  type Violation,
+} from "./core/errors.js";
 export { type CallOptions, type ConnectOptions, type RetryOptions, type TlsOptions } from "./core/options.js";
 export { rateLimitHeaders, type RateLimitHeaders } from "./headers.js";
 export { Held, type RenewOptions } from "./held.js";

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import type { AdmitOptions } from "./admission.js";
+import type { Grant } from "./claims.js";
 import type { Core } from "./connection.js";
 import type { Answer } from "./core/caller.js";
 import { milliseconds, nameOf, type NameOf, optionalDuration } from "./core/convert.js";
@@ -16,6 +17,9 @@ import {
 import { type Granted, Held, type RenewOptions } from "./held.js";
 import { granted } from "./permit.js";
 import { isStale, waiting } from "./waits.js";
+
+/** Length of a lease by default, in milliseconds. */
+const LEASE_MS = 30_000;
 
 /** Whether a lock was released. */
 export type ReleaseOutcome = NameOf<typeof ReleaseLockOutcomeNumber>;
@@ -67,17 +71,39 @@ export class Locks {
   }
 
   /**
-   * Takes a lock, and waits up to `waitMs` for it. A call that fails releases a lock that
-   * it may have got, unless `owner` is given.
+   * Takes a lock, and waits up to `waitMs` for it. A call that fails releases a lock that it may
+   * have got. With `owner` it does so only for a cancelled wait whose answer still arrives.
    */
   async acquire(name: string, options: AcquireOptions = {}): Promise<Acquisition> {
     const owner = options.owner ?? `${hostname()}/${String(process.pid)}/${randomUUID()}`;
+    const claim = await this.#core.claims.enter("lock", name, owner);
+    let ended = Promise.resolve<Answer<AcquireLockResponse> | undefined>(undefined);
     try {
-      return this.#read(name, owner, options, await this.#acquire(name, owner, options));
+      const answer = await this.#acquire(name, owner, options, (end) => {
+        ended = end;
+      });
+      const acquisition = this.#read(name, owner, options, answer);
+      claim.answered(answer.message.lease?.fencingToken);
+      return acquisition;
     } catch (error) {
-      if (options.owner === undefined) void this.#release(name, owner).catch(() => undefined);
+      void claim.withdraw(
+        ended.then((answer) => this.#grant(answer, options)),
+        ({ token }) => this.#release({ name, owner, fencingToken: token }),
+      );
       throw error;
     }
+  }
+
+  /** Returns the lease in the last answer of a failed call. Nobody else has a default owner's lease. */
+  #grant(answer: Answer<AcquireLockResponse> | undefined, options: AcquireOptions): Grant | undefined {
+    const now = this.#core.caller.clock.now();
+    const lease = answer?.message.lease;
+    if (options.owner === undefined) {
+      return { token: lease?.fencingToken, replayed: false, until: now + (options.leaseMs ?? LEASE_MS) };
+    }
+    if (answer === undefined || lease === undefined) return undefined;
+    const { replayed } = answer.message;
+    return { token: lease.fencingToken, replayed, until: now + milliseconds(lease.expiresIn) };
   }
 
   /** Returns the holder of a lock and the number of waiting calls. */
@@ -87,7 +113,12 @@ export class Locks {
     return { held, owner: lease?.owner, token: lease?.fencingToken, waiters };
   }
 
-  async #acquire(name: string, owner: string, options: AcquireOptions): Promise<Answer<AcquireLockResponse>> {
+  async #acquire(
+    name: string,
+    owner: string,
+    options: AcquireOptions,
+    onFailure: (ended: Promise<Answer<AcquireLockResponse> | undefined>) => void,
+  ): Promise<Answer<AcquireLockResponse>> {
     const { caller } = this.#core;
     const request = { name, owner, leaseDuration: optionalDuration(options.leaseMs) };
     const method = LockService.method.acquireLock;
@@ -100,7 +131,9 @@ export class Locks {
         caller.wait(method, { ...request, maxWait: optionalDuration(maxWaitMs) }, call),
       pauseMs: ({ outcome, retryAfter }) =>
         outcome === AcquireLockOutcome.HELD ? milliseconds(retryAfter) : undefined,
+      onFailure,
     });
+    onFailure(Promise.resolve(answer));
     const { lease, replayed } = answer.message;
     if (lease === undefined || !isStale(caller, answer.sentAt, milliseconds(lease.expiresIn))) return answer;
     const repeat = await caller.call(method, request, options);
@@ -126,8 +159,8 @@ export class Locks {
     return { outcome: "ACQUIRED", lock: new Lock(this.#core, facts, granted(lease, answer.sentAt)) };
   }
 
-  async #release(name: string, owner: string): Promise<void> {
-    await this.#core.caller.call(LockService.method.releaseLock, { name, owner });
+  async #release(request: { name: string; owner: string; fencingToken: bigint | undefined }): Promise<void> {
+    await this.#core.caller.once(LockService.method.releaseLock, request);
   }
 }
 
@@ -167,8 +200,11 @@ export class Lock extends Held {
   /** Releases the lock. NOT_HELD: the lease had ended. */
   async release(options: CallOptions = {}): Promise<ReleaseOutcome> {
     return this.giveUp(async () => {
-      const request = { name: this.name, owner: this.owner, fencingToken: this.token };
-      const { message } = await this.#core.caller.call(LockService.method.releaseLock, request, options);
+      const { message } = await this.#core.caller.call(
+        LockService.method.releaseLock,
+        this.#request(),
+        options,
+      );
       this.#released = true;
       return nameOf(ReleaseLockOutcomeNumber, message.outcome);
     });
@@ -191,13 +227,16 @@ export class Lock extends Held {
     }
   }
 
-  /** Stops the keeper and releases the lock. If that fails, the lock is free when its lease ends. */
+  /**
+   * Stops the keeper and releases the lock. Takes at most the deadline of one call: without an answer
+   * the release continues in the background until the lease ends.
+   */
   async close(): Promise<void> {
-    try {
-      if (!this.#released) await this.release();
-    } catch {
-      this.end();
-    }
+    if (this.#released) return;
+    this.#released = true;
+    await this.leave(["lock", this.name, this.owner], () =>
+      this.#core.caller.once(LockService.method.releaseLock, this.#request()),
+    );
   }
 
   /** Closes the lock. */
@@ -207,10 +246,13 @@ export class Lock extends Held {
 
   protected async requestRenewal(options: RenewOptions): Promise<Granted | string> {
     const { leaseMs = this.#leaseMs, ...call } = options;
-    const identity = { name: this.name, owner: this.owner, fencingToken: this.token };
-    const request = { ...identity, leaseDuration: optionalDuration(leaseMs) };
+    const request = { ...this.#request(), leaseDuration: optionalDuration(leaseMs) };
     const { message, sentAt } = await this.#core.caller.once(LockService.method.renewLock, request, call);
     if (message.outcome === RenewLockOutcome.RENEWED) return granted(message.lease, sentAt);
     return nameOf(RenewLockOutcome, message.outcome);
+  }
+
+  #request(): { name: string; owner: string; fencingToken: bigint } {
+    return { name: this.name, owner: this.owner, fencingToken: this.token };
   }
 }

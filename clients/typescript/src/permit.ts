@@ -41,6 +41,8 @@ export interface CompleteOptions extends CallOptions {
 
 /** Facts of an admission, apart from its lease. */
 export interface PermitFacts {
+  /** The task of the request; empty if it asked for a queued one. */
+  readonly asked: string;
   readonly replayed: boolean;
   readonly degraded: boolean;
   readonly keeper: boolean;
@@ -72,6 +74,7 @@ export class Permit extends Held {
 
   readonly #core: Core;
   readonly #leaseMs: number | undefined;
+  readonly #asked: string;
 
   /** @internal */
   constructor(core: Core, name: TaskName, token: bigint, granted: Granted, facts: PermitFacts) {
@@ -84,6 +87,7 @@ export class Permit extends Held {
     this.payload = facts.payload;
     this.attempt = facts.attempt;
     this.#leaseMs = facts.leaseMs;
+    this.#asked = facts.asked;
   }
 
   /**
@@ -109,13 +113,19 @@ export class Permit extends Held {
 
   /**
    * Runs `body` in the scope of the permit. If it throws, the task is completed as FAILED, and the
-   * error is thrown again. The permit is closed in any case.
+   * error is thrown again, at the latest after the deadline of one call: without an answer the
+   * report continues in the background until the lease ends. The permit is closed in any case.
    */
   async use<T>(body: (permit: this) => T | Promise<T>): Promise<T> {
     try {
       return await body(this);
     } catch (error) {
-      if (this.valid) await this.complete({ outcome: "FAILED" });
+      if (this.valid) {
+        const request = completeRequest(this, { outcome: "FAILED", token: this.token });
+        await this.leave(["task", this.pool, this.device, this.#asked], () =>
+          this.#core.caller.once(AdmissionService.method.completeTask, request),
+        );
+      }
       throw error;
     } finally {
       this.close();

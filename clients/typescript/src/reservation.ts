@@ -70,14 +70,14 @@ export class Reservation {
     }
   }
 
-  /** Cancels the reservation unless it was confirmed. If that fails, it lapses with its hold. */
+  /**
+   * Cancels the reservation unless it was confirmed. Takes at most the deadline of one call: without
+   * an answer the cancellation continues in the background until the hold ends.
+   */
   async close(): Promise<void> {
     if (this.#settled) return;
-    try {
-      await this.cancel();
-    } catch {
-      this.#settled = true;
-    }
+    this.#settled = true;
+    await this.#stock.leave(this.sku, this.order, this.#endsAt);
   }
 
   /** Closes the reservation. */

@@ -136,6 +136,7 @@ export class Stock {
       buyerId: buyer,
       buyerLimit: buyerLimit === undefined ? undefined : BigInt(buyerLimit),
     };
+    await this.#core.claims.settled("order", sku, order);
     const { message, sentAt } = await this.#core.caller.call(
       StockService.method.reserveStock,
       request,
@@ -161,6 +162,14 @@ export class Stock {
     const request = { sku, orderId: order };
     const { message } = await this.#core.caller.call(StockService.method.cancelReservation, request, options);
     return nameOf(CancelOutcomeNumber, message.outcome);
+  }
+
+  /** @internal Cancels a reservation whose scope is left. */
+  async leave(sku: string, order: string, until: number): Promise<void> {
+    const request = { sku, orderId: order };
+    await this.#core.claims.leave(["order", sku, order], until, () =>
+      this.#core.caller.once(StockService.method.cancelReservation, request),
+    );
   }
 
   #read(sku: string, order: string, message: ReserveStockResponse, sentAt: number): ReserveAnswer {

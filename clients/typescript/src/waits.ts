@@ -1,6 +1,6 @@
 import { onAbort } from "./core/abort.js";
 import type { Answer, Caller } from "./core/caller.js";
-import { asTollgateError, type TollgateError } from "./core/errors.js";
+import { asTollgateError, cancelled, type TollgateError } from "./core/errors.js";
 import type { CallOptions } from "./core/options.js";
 
 /** Lengths of the calls of a wait, in milliseconds. */
@@ -12,6 +12,8 @@ interface Lengths {
 }
 
 const LENGTHS: Lengths = { sliceMs: 10_000, overlapMs: 5000 };
+/** How long a cancelled wait still takes an answer that is on its way, in milliseconds. */
+const GRACE_MS = 500;
 /** A lease whose waiting call took longer than this share of it is asked for again. */
 const STALE = 0.05;
 
@@ -25,6 +27,8 @@ export interface Wait<T> {
   readonly send: (waitMs: number, options: CallOptions) => Promise<Answer<T>>;
   /** Pause in milliseconds until the next call; undefined for the final answer. */
   readonly pauseMs: (message: T) => number | undefined;
+  /** Called if the wait fails: resolves once all calls have ended, with a final answer if one arrives. */
+  readonly onFailure: (ended: Promise<Answer<T> | undefined>) => void;
 }
 
 type Settled<T> = { readonly answer: Answer<T> } | { readonly error: TollgateError };
@@ -33,19 +37,19 @@ type Running<T> = Promise<{ readonly call: Running<T>; readonly settled: Settled
 /**
  * Waits in calls of limited length. The next call starts before the previous one ends: both belong
  * to one waiter, whose ticket stays. Errors are retried until the wait ends.
+ *
+ * A cancelled wait fails at once. Its calls are cancelled a moment later: an answer that is on its
+ * way tells which lease the server has granted.
  */
 export async function waiting<T>(caller: Caller, wait: Wait<T>, lengths = LENGTHS): Promise<Answer<T>> {
-  const end = caller.clock.now() + wait.waitMs;
-  const stop = new AbortController();
-  const cancel = (): void => {
-    stop.abort(wait.signal?.reason);
-  };
-  const release = onAbort(wait.signal, cancel);
+  const slices = new Slices(caller, wait, lengths, caller.clock.now() + wait.waitMs);
   try {
-    return await new Slices(caller, wait, lengths, end, stop.signal).run();
-  } finally {
-    release();
-    stop.abort();
+    const answer = await slices.run();
+    slices.stop();
+    return answer;
+  } catch (error) {
+    wait.onFailure(slices.ended());
+    throw error;
   }
 }
 
@@ -54,16 +58,15 @@ class Slices<T> {
   readonly #wait: Wait<T>;
   readonly #lengths: Lengths;
   readonly #end: number;
-  readonly #signal: AbortSignal;
+  readonly #stop = new AbortController();
   #running: Running<T>[] = [];
   #failures = 0;
 
-  constructor(caller: Caller, wait: Wait<T>, lengths: Lengths, end: number, signal: AbortSignal) {
+  constructor(caller: Caller, wait: Wait<T>, lengths: Lengths, end: number) {
     this.#caller = caller;
     this.#wait = wait;
     this.#lengths = lengths;
     this.#end = end;
-    this.#signal = signal;
   }
 
   async run(): Promise<Answer<T>> {
@@ -76,14 +79,40 @@ class Slices<T> {
       const settled = await this.#result(last ? undefined : sliceMs);
       if (settled === undefined) continue;
       const pause = this.#pauseAfter(settled, started);
-      if (pause !== undefined) await this.#caller.sleep(pause, this.#signal);
+      if (pause !== undefined) await this.#caller.sleep(pause, this.#wait.signal);
       else if ("answer" in settled) return settled.answer;
       else throw settled.error;
     }
   }
 
+  /** Cancels the running calls. */
+  stop(): void {
+    this.#stop.abort();
+  }
+
+  /** Cancels the running calls after a moment. Returns their final answer once all have ended. */
+  async ended(): Promise<Answer<T> | undefined> {
+    let answer: Answer<T> | undefined;
+    const grace = setTimeout(() => {
+      this.stop();
+    }, GRACE_MS);
+    while (this.#running.length > 0) {
+      const { call, settled } = await Promise.race(this.#running);
+      this.#running = this.#running.filter((running) => running !== call);
+      if (!this.#isFinal(settled)) continue;
+      answer ??= settled.answer;
+      this.stop();
+    }
+    clearTimeout(grace);
+    return answer;
+  }
+
+  #isFinal(settled: Settled<T>): settled is { readonly answer: Answer<T> } {
+    return "answer" in settled && this.#wait.pauseMs(settled.answer.message) === undefined;
+  }
+
   #start(waitMs: number): void {
-    const options = { signal: this.#signal, deadlineMs: waitMs + this.#caller.settings.deadlineMs };
+    const options = { signal: this.#stop.signal, deadlineMs: waitMs + this.#caller.settings.deadlineMs };
     const call: Running<T> = this.#wait.send(waitMs, options).then(
       (answer) => ({ call, settled: { answer } }),
       (error: unknown) => ({ call, settled: { error: asTollgateError(error) } }),
@@ -91,22 +120,30 @@ class Slices<T> {
     this.#running.push(call);
   }
 
-  /** Returns the final answer, or the last result of all running calls; undefined after `ms`. */
+  /**
+   * Returns the final answer, or the last result of all running calls; undefined after `ms`. Fails if
+   * the wait is cancelled.
+   */
   async #result(ms: number | undefined): Promise<Settled<T> | undefined> {
+    const { signal } = this.#wait;
     let timer: NodeJS.Timeout | undefined;
+    let release = (): void => undefined;
     const timeout = new Promise<undefined>((resolve) => {
       if (ms !== undefined) timer = setTimeout(resolve, ms, undefined);
+      release = onAbort(signal, () => {
+        resolve(undefined);
+      });
     });
     try {
       for (;;) {
         const first = await Promise.race([...this.#running, timeout]);
+        if (first === undefined && signal?.aborted === true) throw cancelled(signal);
         if (first === undefined) return undefined;
         this.#running = this.#running.filter((call) => call !== first.call);
-        const isFinal =
-          "answer" in first.settled && this.#wait.pauseMs(first.settled.answer.message) === undefined;
-        if (isFinal || this.#running.length === 0) return first.settled;
+        if (this.#isFinal(first.settled) || this.#running.length === 0) return first.settled;
       }
     } finally {
+      release();
       clearTimeout(timer);
     }
   }

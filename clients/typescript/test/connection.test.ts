@@ -96,6 +96,7 @@ test("a long wait overlaps its calls, and ends with the first final answer", asy
         return { message: last ? "ADMITTED" : "FULL", sentAt: 0 };
       },
       pauseMs: (message) => (message === "FULL" ? 1000 : undefined),
+      onFailure: () => undefined,
     },
     { sliceMs: 50, overlapMs: 30 },
   );

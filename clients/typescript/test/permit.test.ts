@@ -210,3 +210,39 @@ test("a scope that ends with an error completes the task as FAILED", async () =>
   assert.equal(calls.length, 1);
   assert.deepEqual([leaving.valid, leaving.lost], [false, false]);
 });
+
+test("j8: a permit is lost at the end of its lease, also while its result is reported", async () => {
+  const clock = new SteppedClock();
+  await using server = leases(60_000);
+  const reports = server.on(completeTask, () => "SILENCE");
+  const tollgate = new Tollgate((await server.start()).address, { clock });
+  const permit = await permitOf(tollgate.pool("p"));
+  const lost = once(permit.signal, "abort");
+  const completing = assert.rejects(permit.complete(), { reason: "CONNECTION_CLOSED" });
+  await until(() => reports.length > 0);
+  assert.ok(permit.valid);
+  clock.advance(permit.validForMs);
+  await lost;
+  assert.deepEqual([permit.valid, permit.lost, permit.validForMs], [false, true, 0]);
+  tollgate.close();
+  await completing;
+});
+
+test("j9: a scope ends with the error of its body, and the report continues", async () => {
+  await using server = leases(60_000);
+  const reports = server.on(completeTask, (number) =>
+    number === 1 ? "SILENCE" : { verdict: CompleteVerdict.COMPLETED },
+  );
+  await using tollgate = new Tollgate((await server.start()).address, { ...QUICK, deadlineMs: 100 });
+  const permit = await permitOf(tollgate.pool("p"));
+  const failure = new Error("the body failed");
+  await assert.rejects(
+    permit.use(() => {
+      throw failure;
+    }),
+    failure,
+  );
+  assert.ok(!permit.valid);
+  await until(() => reports.length > 1);
+  assert.equal(reports[1]?.request.outcome, Outcome.FAILED);
+});

@@ -42,6 +42,7 @@ var handlers = map[string]handler{
 	"lock":               with(lock),
 	"lock_state":         on(lockState),
 	"unlock":             on(unlock),
+	"leave_lock":         on(leaveLock),
 	"set_stock":          with(setStock),
 	"add_stock":          with(addStock),
 	"stock":              with(stock),

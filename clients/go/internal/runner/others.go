@@ -69,6 +69,11 @@ func unlock(_ *runner, ctx context.Context, lease *tollgate.LockLease, _ *comman
 	return fields{"outcome": outcome}, err
 }
 
+func leaveLock(_ *runner, ctx context.Context, lease *tollgate.LockLease, c *command) (fields, error) {
+	lease.Close(ctx)
+	return fields{"delivered": c.Failed}, nil
+}
+
 func stockFields(s tollgate.StockStatus) fields {
 	return fields{
 		"on_hand": unsigned(s.OnHand), "available": unsigned(s.Available),
@@ -129,7 +134,7 @@ func leaveReservation(_ *runner, ctx context.Context, reservation *tollgate.Rese
 		_, err := reservation.Confirm(ctx)
 		return nil, err
 	}
-	return nil, nil
+	return fields{"delivered": c.Failed}, nil
 }
 
 // watch is a running watch.

@@ -9,7 +9,7 @@ use tollgate_client::{
     Admission, Admit, Error as CallError, Held, Outcome, Pool, QueuedTask, Work, pb, time::wire,
 };
 
-use crate::{Answer, Fields, Object, Runner, locked, put, short, unknown};
+use crate::{Answer, Fields, Object, Runner, failure, locked, put, short, unknown};
 
 impl Runner {
     pub(crate) async fn admission(self: &Arc<Runner>, command: &str, fields: Fields) -> Answer {
@@ -118,11 +118,21 @@ impl Runner {
     async fn leave(&self, fields: &Fields) -> Answer {
         let (permit, lost) = self.take_permit(fields)?;
         lost.abort();
+        let mut delivered = false;
         if fields.is("failed").unwrap_or_default() {
-            let failed = CallError::default();
-            let _ = permit.run(|_| async { Err::<Bytes, CallError>(failed) }).await;
+            let failed = failure();
+            let left = permit.run(|_| async { Err::<Bytes, CallError>(failed) }).await;
+            delivered = left == Err(failure());
         }
-        Ok(json!({}))
+        Ok(json!({ "delivered": delivered }))
+    }
+
+    /// Leaves the scope of a lock.
+    pub(crate) async fn leave_lock(&self, fields: &Fields) -> Answer {
+        let (guard, lost) = self.take_lock(fields)?;
+        lost.abort();
+        drop(guard);
+        Ok(json!({ "delivered": fields.is("failed").unwrap_or_default() }))
     }
 
     fn take_permit(

@@ -173,10 +173,9 @@ impl Runner {
             "admit_many" | "complete_many" | "renew_many" | "hold" | "held" | "release"
             | "pairs" => self.bulk(&command, fields).await,
             "check" | "address_key" | "get_key" | "next" | "set_floor" | "allocator"
-            | "allocate" | "lock" | "lock_state" | "unlock" | "set_stock" | "add_stock"
-            | "stock" | "reserve" | "confirm" | "cancel_reservation" | "leave_reservation" => {
-                self.other(&command, fields).await
-            }
+            | "allocate" | "lock" | "lock_state" | "unlock" | "leave_lock" | "set_stock"
+            | "add_stock" | "stock" | "reserve" | "confirm" | "cancel_reservation"
+            | "leave_reservation" => self.other(&command, fields).await,
             _ => self.admission(&command, fields).await,
         }
     }
@@ -197,6 +196,11 @@ impl Runner {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The error of a scope that fails.
+fn failure() -> CallError {
+    CallError { code: "ABORTED", message: "the task failed".to_owned(), ..CallError::default() }
 }
 
 fn unknown(name: &str) -> CallError {

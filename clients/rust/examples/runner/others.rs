@@ -3,11 +3,15 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tokio::task::AbortHandle;
 use tollgate_client::{
-    Error as CallError, IPV6_BITS, Limiter, Locking, Order, Reserving, Stock, address_key,
+    Error as CallError, IPV6_BITS, Limiter, LockGuard, Locking, Order, Reserving, Stock,
+    address_key,
 };
 
-use crate::{Answer, Fields, Object, Runner, admission::state, locked, put, short, unknown};
+use crate::{
+    Answer, Fields, Object, Runner, admission::state, failure, locked, put, short, unknown,
+};
 
 impl Runner {
     pub(crate) async fn other(self: &Arc<Runner>, command: &str, fields: Fields) -> Answer {
@@ -41,6 +45,7 @@ impl Runner {
                 _ => Err(unknown(&fields.text("handle"))),
             },
             "unlock" => self.unlock(&fields).await,
+            "leave_lock" => self.leave_lock(&fields).await,
             _ => self.stock(command, &fields).await,
         }
     }
@@ -153,17 +158,21 @@ impl Runner {
     }
 
     async fn unlock(&self, fields: &Fields) -> Answer {
-        let handle = fields.text("handle");
-        let guard = match locked(&self.objects).get_mut(&handle) {
-            Some(Object::Lock { guard, lost, .. }) => {
-                guard.take().map(|guard| (guard, lost.clone()))
-            }
-            _ => None,
-        };
-        let (guard, lost) = guard.ok_or_else(|| unknown(&handle))?;
+        let (guard, lost) = self.take_lock(fields)?;
         let outcome = guard.release().await;
         lost.abort();
         Ok(json!({ "outcome": short(outcome?.as_str_name(), 3) }))
+    }
+
+    pub(crate) fn take_lock(&self, fields: &Fields) -> Result<(LockGuard, AbortHandle), CallError> {
+        let handle = fields.text("handle");
+        match locked(&self.objects).get_mut(&handle) {
+            Some(Object::Lock { guard, lost, .. }) => {
+                let guard = guard.take().ok_or_else(|| unknown(&handle))?;
+                Ok((guard, lost.clone()))
+            }
+            _ => Err(unknown(&handle)),
+        }
     }
 
     async fn stock(&self, command: &str, fields: &Fields) -> Answer {
@@ -239,10 +248,10 @@ impl Runner {
         };
         if fields.is("confirm").unwrap_or_default() {
             reservation.run(|| async { Ok::<(), CallError>(()) }).await?;
-        } else {
-            let _ = reservation.run(|| async { Err(CallError::default()) }).await;
+            return Ok(json!({ "delivered": false }));
         }
-        Ok(json!({}))
+        let left = reservation.run(|| async { Err(failure()) }).await;
+        Ok(json!({ "delivered": left.err() == Some(failure()) }))
     }
 }
 

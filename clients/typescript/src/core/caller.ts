@@ -175,6 +175,20 @@ export class Caller {
     this.#check(signal);
   }
 
+  /** Waits, until the signal is aborted or the connection closes. Does not keep the process alive. */
+  async idle(ms: number, signal?: AbortSignal): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const done = (): void => {
+        clearTimeout(timer);
+        this.#pending.delete(done);
+        resolve();
+      };
+      const timer = setTimeout(done, ms).unref();
+      this.#pending.add(done);
+      onAbort(signal, done);
+    });
+  }
+
   async #send<I extends DescMessage, O extends DescMessage>(
     { server, client }: Picked,
     method: Method<I, O>,

@@ -16,6 +16,7 @@ from tollgate import _methods as methods
 from tollgate._log import CheckLog
 from tollgate._methods import Method
 from tollgate._time import Clock
+from tollgate.aio._claims import Claims
 from tollgate.aio._credentials import Credentials
 from tollgate.aio._transport import Endpoint, Transport, refuse_after_fork
 from tollgate.errors import Error, from_rpc
@@ -65,6 +66,7 @@ class Caller:
         self._transport: Transport | None = None
         self._closed = False
         self._turns = asyncio.Semaphore(IN_FLIGHT)
+        self.claims = Claims(self)
 
     @property
     def transport(self) -> Transport:
@@ -82,6 +84,7 @@ class Caller:
     async def close(self) -> None:
         """Closes the channels if they are open; running calls fail."""
         self._closed = True
+        await self.claims.close()
         if self._transport is not None:
             await self._transport.close()
 

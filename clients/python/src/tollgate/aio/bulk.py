@@ -187,7 +187,15 @@ class Bulk:
             except Error as unknown:
                 return unknown
         duration = None if item.lease is None else to_seconds(item.lease, "lease_duration")
-        return Permit(self._caller, self._keeper, answer, before, duration=duration, keep=keep)
+        return Permit(
+            self._caller,
+            self._keeper,
+            answer,
+            before,
+            duration=duration,
+            keep=keep,
+            asked=item.task,
+        )
 
     async def complete(self, items: Sequence[CompleteItem]) -> list[CompleteVerdict | Error]:
         """Reports several results."""

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import uuid
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from tollgate import _methods as methods
 from tollgate._build import build
 from tollgate._time import Span, to_duration, to_seconds
 from tollgate.aio._caller import Caller
+from tollgate.aio._claims import Grant
 from tollgate.aio._keeper import Keeper
 from tollgate.aio._lease import LocalLease, Raised, Trace
 from tollgate.aio._wait import wait_in_slices
 from tollgate.answers import Held
 from tollgate.enums import ReleaseLockOutcome
-from tollgate.errors import Error, unknown_answer
+from tollgate.errors import unknown_answer
 from tollgate.v1 import lock_pb2 as pb
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+_Answered = tuple[float, pb.AcquireLockResponse]
+"""The clock before a request was sent, and its answer."""
+
+_LEASE = 30.0
+"""Length of a lease by default, in seconds."""
 
 _STALE = 0.05
 """Share of a lease after which a waiting call asks again how much is left."""
@@ -89,18 +96,17 @@ class LockLease(LocalLease):
 
         Returns NOT_HELD if the lease had ended. A repeat returns the first outcome.
         """
-        return await self._release(None)
-
-    async def _release(self, until: float | None) -> ReleaseLockOutcome:
         if self._outcome is not None:
             return self._outcome
-        request = build(
-            pb.ReleaseLockRequest, name=self.name, owner=self.owner, fencing_token=self.token
-        )
         self.stop()
-        answer = await self._caller.until_known(methods.RELEASE_LOCK, request, until)
+        answer = await self._caller.until_known(methods.RELEASE_LOCK, self._request())
         self._outcome = ReleaseLockOutcome.of(answer.outcome)
         return self._outcome
+
+    def _request(self) -> pb.ReleaseLockRequest:
+        return build(
+            pb.ReleaseLockRequest, name=self.name, owner=self.owner, fencing_token=self.token
+        )
 
     async def __aenter__(self) -> Self:
         """Starts the scope. Raises LeaseLost if the lease has ended."""
@@ -108,17 +114,26 @@ class LockLease(LocalLease):
         return self
 
     async def __aexit__(self, kind: Raised, error: BaseException | None, trace: Trace) -> None:
-        """Releases the lock; a release that fails leaves the lease to its expiry."""
+        """Releases the lock. Takes at most the deadline of one call, as `leave`."""
         self._leave(error)
         await self.leave()
 
     async def leave(self) -> None:
-        """Stops the keeper, and releases the lock if it is still held."""
+        """Stops the keeper, and releases the lock if it is still held.
+
+        It takes at most the deadline of one call. Without an answer the release continues in
+        the background until the lease ends.
+        """
         held = self.valid
         self.stop()
-        if held and self._outcome is None:
-            with contextlib.suppress(Error):
-                await self._release(self.expiry)
+        if not held or self._outcome is not None:
+            return
+        request, caller = self._request(), self._caller
+
+        async def release() -> None:
+            await caller.once(methods.RELEASE_LOCK, request, caller.transport.pick())
+
+        await caller.claims.leave(("lock", self.name, self.owner), self.expiry, release)
 
     def __repr__(self) -> str:
         return f"<LockLease {self.what} of {self.owner}, token {self.token}>"
@@ -146,11 +161,49 @@ class Lock:
         `owner` is unique among the competitors, by default a random one for each call.
         Calls with the same owner share its lease. `lease` is 1 ms to 30 days, default
         30 s. With `keep=False` no keeper renews the lease. Returns the lease, or Held.
+
+        If the call is cancelled or fails, a lock that it may have got is released in the
+        background. With `owner` this holds for a wait whose answer still arrives.
         """
+        own = not owner
         owner = owner or f"{socket.gethostname()[:60]}:{os.getpid()}:{uuid.uuid4().hex}"
+        claim = await self._caller.claims.enter("lock", self.name, owner)
+        ended: Callable[[], Awaitable[_Answered | None]] = _nothing
+
+        def on_failure(end: Callable[[], Awaitable[_Answered | None]]) -> None:
+            nonlocal ended
+            ended = end
+
+        async def granted() -> Grant | None:
+            return _grant(await ended(), own)
+
+        async def give_up(grant: Grant) -> None:
+            request = build(
+                pb.ReleaseLockRequest, name=self.name, owner=owner, fencing_token=grant.token
+            )
+            caller = self._caller
+            await caller.once(methods.RELEASE_LOCK, request, caller.transport.pick())
+
+        try:
+            before, answer = await self._ask(owner, wait, lease, on_failure)
+            acquired = self._acquired(before, answer, lease, keep)
+        except BaseException:
+            claim.withdraw(granted, give_up)
+            raise
+        claim.answered(acquired.token if isinstance(acquired, LockLease) else None)
+        return acquired
+
+    async def _ask(
+        self,
+        owner: str,
+        wait: Span,
+        lease: Span | None,
+        on_failure: Callable[[Callable[[], Awaitable[_Answered | None]]], None],
+    ) -> _Answered:
+        """Makes the calls. `on_failure` gets the end of a wait that fails, and of its grant."""
         now = self._keeper.clock.now
 
-        async def ask(wait: float) -> tuple[float, pb.AcquireLockResponse]:
+        async def ask(wait: float) -> _Answered:
             request = build(
                 pb.AcquireLockRequest,
                 name=self.name,
@@ -162,10 +215,19 @@ class Lock:
 
         seconds = to_seconds(wait, "max_wait")
         if seconds <= 0:
-            before, answer = await ask(0)
-        else:
-            before, answer = await wait_in_slices(ask, _is_acquired, seconds, now)
-            answer, before = await self._refresh(answer, before, lease)
+            return await ask(0)
+        first = await wait_in_slices(ask, _is_acquired, seconds, now, on_failure)
+
+        async def known() -> _Answered:
+            return first
+
+        on_failure(known)
+        answer, before = await self._refresh(first[1], first[0], lease)
+        return before, answer
+
+    def _acquired(
+        self, before: float, answer: pb.AcquireLockResponse, lease: Span | None, keep: bool
+    ) -> LockLease | Held:
         if answer.outcome == pb.ACQUIRE_LOCK_OUTCOME_ACQUIRED:
             duration = None if lease is None else to_seconds(lease, "lease_duration")
             return LockLease(
@@ -204,5 +266,21 @@ class Lock:
         return answer.lease.owner if answer.held else None
 
 
-def _is_acquired(answer: tuple[float, pb.AcquireLockResponse]) -> bool:
+def _is_acquired(answer: _Answered) -> bool:
     return answer[1].outcome == pb.ACQUIRE_LOCK_OUTCOME_ACQUIRED
+
+
+async def _nothing() -> _Answered | None:
+    return None
+
+
+def _grant(answer: _Answered | None, own: bool) -> Grant | None:
+    """Returns the lease in the last answer of a failed call.
+
+    A call with an owner of its own may hold the lock also without an answer.
+    """
+    if answer is not None and _is_acquired(answer):
+        lease = answer[1].lease
+        left = lease.expires_in.ToTimedelta().total_seconds()
+        return Grant(lease.fencing_token, answer[1].replayed and not own, "", left)
+    return Grant(None, False, "", _LEASE) if own else None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from typing import TYPE_CHECKING
 
 from tollgate import _methods as methods
@@ -14,7 +12,6 @@ from tollgate.aio._keeper import Keeper
 from tollgate.aio._lease import LocalLease, Raised, Trace
 from tollgate.answers import DispatchedTask, Usage
 from tollgate.enums import CompleteVerdict, Outcome, RenewVerdict
-from tollgate.errors import Error
 from tollgate.v1 import admission_pb2 as pb
 
 if TYPE_CHECKING:
@@ -32,11 +29,14 @@ class Permit(LocalLease):
             await permit.complete(result=result)
 
     The scope then raises LeaseLost. A scope that ends with another error completes the task
-    as FAILED. A scope that ends without a result stops the keeper, and the lease ends at its
-    expiry. A permit belongs to one event loop, whose tasks may share it.
+    as FAILED. If no server answers, the scope ends after the deadline of one call, and the
+    report continues in the background. A scope that ends without a result stops the keeper,
+    and the lease ends at its expiry. A permit belongs to one event loop, whose tasks may
+    share it.
     """
 
     __slots__ = (
+        "_asked",
         "_duration",
         "_verdict",
         "device",
@@ -56,6 +56,7 @@ class Permit(LocalLease):
         *,
         duration: float | None,
         keep: bool,
+        asked: str,
     ) -> None:
         lease = answer.lease
         self.pool = lease.pool
@@ -74,6 +75,7 @@ class Permit(LocalLease):
             task = answer.task
             self.dispatched = DispatchedTask(task.task_id, task.payload, task.attempt)
         self._duration = duration
+        self._asked = asked  # the task of the request; empty for a queued one
         self._verdict: CompleteVerdict | None = None
         left = lease.expires_in.ToTimedelta().total_seconds()
         super().__init__(caller, keeper, lease.fencing_token, before, left, keep)
@@ -118,14 +120,21 @@ class Permit(LocalLease):
         The result has 0 to 65,536 bytes. A second call returns the first verdict. Raises Error
         if a retry cannot help; the keeper then continues.
         """
-        return await self._complete(outcome, result, None)
-
-    async def _complete(
-        self, outcome: Outcome, result: bytes, until: float | None
-    ) -> CompleteVerdict:
         if self._verdict is not None:
             return self._verdict
-        request = build(
+        request = self._completion(outcome, result)
+        held = self.valid
+        self.stop()
+        try:
+            answer = await self._caller.until_known(methods.COMPLETE_TASK, request)
+        except BaseException:
+            if held and self._verdict is None:
+                self.resume()
+            raise
+        return self._completed(answer)
+
+    def _completion(self, outcome: Outcome, result: bytes) -> pb.CompleteTaskRequest:
+        return build(
             pb.CompleteTaskRequest,
             pool=self.pool,
             device_id=self.device,
@@ -134,14 +143,8 @@ class Permit(LocalLease):
             outcome=f"OUTCOME_{outcome.name}",
             result=result,
         )
-        held = self.valid
-        self.stop()
-        try:
-            answer = await self._caller.until_known(methods.COMPLETE_TASK, request, until)
-        except BaseException:
-            if held and self._verdict is None:
-                self.resume()
-            raise
+
+    def _completed(self, answer: pb.CompleteTaskResponse) -> CompleteVerdict:
         if self._verdict is None:  # else the answer to another call came first
             self._verdict = CompleteVerdict.of(answer.verdict)
         return self._verdict
@@ -157,14 +160,24 @@ class Permit(LocalLease):
         await self.leave(error)
 
     async def leave(self, error: BaseException | None) -> None:
-        """Stops the keeper; completes the task as FAILED after an error."""
-        if error is not None and self._verdict is None and self.valid:
-            until = self.expiry
-            if isinstance(error, asyncio.CancelledError):
-                until = min(until, self._keeper.clock.now() + self._caller.deadline)
-            with contextlib.suppress(Error):
-                await self._complete(Outcome.FAILED, b"", until)
+        """Stops the keeper; completes the task as FAILED after an error.
+
+        It takes at most the deadline of one call. Without an answer the report continues in
+        the background until the lease ends.
+        """
+        held = self.valid
         self.stop()
+        if error is None or self._verdict is not None or not held:
+            return
+        request, caller = self._completion(Outcome.FAILED, b""), self._caller
+
+        async def report() -> None:
+            self._completed(
+                await caller.once(methods.COMPLETE_TASK, request, caller.transport.pick())
+            )
+
+        key = ("task", self.pool, self.device, self._asked)
+        await caller.claims.leave(key, self.expiry, report)
 
     async def close(self) -> None:
         """Stops the keeper without a result. The lease ends at its expiry."""

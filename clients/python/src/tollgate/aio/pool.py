@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from datetime import timedelta
 
 from tollgate import _methods as methods
 from tollgate._build import build
 from tollgate._time import Span, to_duration, to_seconds, to_timestamp
 from tollgate.aio._caller import Caller
+from tollgate.aio._claims import Grant
 from tollgate.aio._keeper import Keeper
 from tollgate.aio._wait import wait_in_slices
 from tollgate.aio.permit import Permit
@@ -45,8 +47,27 @@ _REFUSALS: dict[int, type[Refusal]] = {
     pb.ADMIT_DECISION_ALREADY_COMPLETED: AlreadyCompleted,
 }
 
+_Answered = tuple[float, pb.AdmitTaskResponse]
+"""The clock before a request was sent, and its answer."""
+
+_SHORTEST = 0.1
+"""The shortest lease that a server grants, in seconds."""
+
 _STALE = 0.05
 """Share of a lease after which a waiting call asks again how much is left."""
+
+
+async def _nothing() -> _Answered | None:
+    return None
+
+
+def _grant(answer: _Answered | None) -> Grant | None:
+    """Returns the lease in the last answer of a failed call."""
+    if answer is None or answer[1].decision != pb.ADMIT_DECISION_ADMITTED:
+        return None
+    lease = answer[1].lease
+    left = lease.expires_in.ToTimedelta().total_seconds()
+    return Grant(lease.fencing_token, answer[1].replayed, lease.task_id, left)
 
 
 def refusal(answer: pb.AdmitTaskResponse) -> Refusal:
@@ -101,10 +122,72 @@ class Pool:
     async def _admit(
         self, device: str, task: str, wait: Span, lease: Span | None, keep: bool
     ) -> Permit | Refusal:
+        claim = await self._caller.claims.enter("task", self.name, device, task)
+        ended: Callable[[], Awaitable[_Answered | None]] = _nothing
+
+        def on_failure(end: Callable[[], Awaitable[_Answered | None]]) -> None:
+            nonlocal ended
+            ended = end
+
+        async def granted() -> Grant | None:
+            return _grant(await ended())
+
+        async def give_up(grant: Grant) -> None:
+            await self._shorten(device, grant)
+
+        try:
+            before, answer = await self._ask(device, task, wait, lease, on_failure)
+            admission: Permit | Refusal
+            if answer.decision == pb.ADMIT_DECISION_ADMITTED:
+                duration = None if lease is None else to_seconds(lease, "lease_duration")
+                admission = Permit(
+                    self._caller,
+                    self._keeper,
+                    answer,
+                    before,
+                    duration=duration,
+                    keep=keep,
+                    asked=task,
+                )
+            else:
+                admission = refusal(answer)
+        except BaseException:
+            claim.withdraw(granted, give_up)
+            raise
+        claim.answered(admission.token if isinstance(admission, Permit) else None)
+        return admission
+
+    async def _shorten(self, device: str, grant: Grant) -> None:
+        """Ends a lease that no caller has got.
+
+        It is renewed for the shortest time, and its end is awaited. So the task has no
+        result, and a later call gets a new lease.
+        """
+        request = build(
+            pb.RenewTaskRequest,
+            pool=self.name,
+            device_id=device,
+            task_id=grant.task,
+            fencing_token=grant.token,
+            lease_duration=to_duration(_SHORTEST, "lease_duration"),
+        )
+        caller = self._caller
+        await caller.once(methods.RENEW_TASK, request, caller.transport.pick())
+        await asyncio.sleep(_SHORTEST)
+
+    async def _ask(
+        self,
+        device: str,
+        task: str,
+        wait: Span,
+        lease: Span | None,
+        on_failure: Callable[[Callable[[], Awaitable[_Answered | None]]], None],
+    ) -> _Answered:
+        """Makes the calls. `on_failure` gets the end of a wait that fails, and of its grant."""
         seconds = to_seconds(wait, "max_wait")
         now = self._keeper.clock.now
 
-        async def ask(wait: float) -> tuple[float, pb.AdmitTaskResponse]:
+        async def ask(wait: float) -> _Answered:
             request = build(
                 pb.AdmitTaskRequest,
                 pool=self.name,
@@ -115,18 +198,19 @@ class Pool:
             )
             return await self._caller.timed(methods.ADMIT_TASK, request, wait=wait)
 
-        def is_final(answer: tuple[float, pb.AdmitTaskResponse]) -> bool:
+        def is_final(answer: _Answered) -> bool:
             return answer[1].decision != pb.ADMIT_DECISION_FULL
 
         if seconds <= 0:
-            before, answer = await ask(0)
-        else:
-            before, answer = await wait_in_slices(ask, is_final, seconds, now)
-            answer, before = await self._refresh(answer, before, lease)
-        if answer.decision != pb.ADMIT_DECISION_ADMITTED:
-            return refusal(answer)
-        duration = None if lease is None else to_seconds(lease, "lease_duration")
-        return Permit(self._caller, self._keeper, answer, before, duration=duration, keep=keep)
+            return await ask(0)
+        first = await wait_in_slices(ask, is_final, seconds, now, on_failure)
+
+        async def known() -> _Answered:
+            return first
+
+        on_failure(known)
+        answer, before = await self._refresh(first[1], first[0], lease)
+        return before, answer
 
     async def _refresh(
         self, answer: pb.AdmitTaskResponse, before: float, lease: Span | None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import uuid
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from tollgate._time import Clock, Span, to_duration
 from tollgate.aio._caller import Caller
 from tollgate.aio._lease import Raised, Trace, margin
 from tollgate.enums import CancelOutcome, ConfirmOutcome, ReservationState
-from tollgate.errors import Error, QuantityDiffers, unknown_answer
+from tollgate.errors import QuantityDiffers, unknown_answer
 from tollgate.stocks import AlreadySettled, BuyerLimit, NotReserved, Short, Stock
 from tollgate.v1 import stock_pb2 as pb
 
@@ -73,11 +72,13 @@ class Reservation:
         return self
 
     async def __aexit__(self, kind: Raised, error: BaseException | None, trace: Trace) -> None:
-        """Cancels an unconfirmed reservation; if that fails, the hold lapses."""
-        if self._settled:
-            return
-        with contextlib.suppress(Error):
-            await self._item.cancel(self.order, until=self._end)
+        """Cancels an unconfirmed reservation.
+
+        It takes at most the deadline of one call. Without an answer the cancellation
+        continues in the background until the hold ends.
+        """
+        if not self._settled:
+            await self._item.leave(self.order, self._end)
 
 
 class StockItem:
@@ -138,6 +139,7 @@ class StockItem:
             buyer_id=buyer,
             buyer_limit=buyer_limit,
         )
+        await self._caller.claims.settle("order", self.sku, order)
         before, answer = await self._caller.timed(methods.RESERVE_STOCK, request)
         stock = Stock.of(answer.stock)
         if answer.outcome == pb.RESERVE_OUTCOME_RESERVED:
@@ -162,8 +164,20 @@ class StockItem:
         answer = await self._caller.until_known(methods.CONFIRM_RESERVATION, request)
         return ConfirmOutcome.of(answer.outcome), answer.retaken
 
-    async def cancel(self, order: str, *, until: float | None = None) -> CancelOutcome:
+    async def cancel(self, order: str) -> CancelOutcome:
         """Cancels a reservation, and repeats until it is decided."""
         request = build(pb.CancelReservationRequest, sku=self.sku, order_id=order)
-        answer = await self._caller.until_known(methods.CANCEL_RESERVATION, request, until)
+        answer = await self._caller.until_known(methods.CANCEL_RESERVATION, request)
         return CancelOutcome.of(answer.outcome)
+
+    async def leave(self, order: str, until: float) -> None:
+        """Cancels a reservation whose scope is left."""
+        request, caller = (
+            build(pb.CancelReservationRequest, sku=self.sku, order_id=order),
+            self._caller,
+        )
+
+        async def cancel() -> None:
+            await caller.once(methods.CANCEL_RESERVATION, request, caller.transport.pick())
+
+        await caller.claims.leave(("order", self.sku, order), until, cancel)

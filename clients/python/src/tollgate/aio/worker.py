@@ -15,7 +15,7 @@ from tollgate.aio._caller import is_closed
 from tollgate.aio.permit import Permit
 from tollgate.aio.pool import Pool
 from tollgate.answers import Refusal
-from tollgate.enums import CompleteVerdict
+from tollgate.enums import CompleteVerdict, Outcome
 from tollgate.errors import Error, LeaseLost
 
 Handler = Callable[[Permit], Awaitable[bytes | None]]
@@ -92,12 +92,17 @@ class Worker:
     async def _work(self, permit: Permit) -> None:
         try:
             async with permit:
-                result = await self._handler(permit)
-                await permit.complete(result=result or b"")
+                try:
+                    result = await self._handler(permit)
+                except Exception:
+                    _log.exception("%s failed", permit.what)
+                    await permit.complete(Outcome.FAILED)
+                else:
+                    await permit.complete(result=result or b"")
         except LeaseLost as lost:
             _log.warning("%s", lost)
         except Exception:
-            _log.exception("%s failed", permit.what)
+            _log.exception("the result of %s was not reported", permit.what)
         if permit.verdict is not None:
             self.done += 1
         if self._on_done is not None:

@@ -4,6 +4,7 @@ import com.google.protobuf.ByteString;
 import io.tollgate.v1.AdmissionServiceGrpc;
 import io.tollgate.v1.AdmitTaskRequest;
 import io.tollgate.v1.AdmitTaskResponse;
+import io.tollgate.v1.RenewTaskRequest;
 import java.time.Duration;
 
 /** One admission. */
@@ -17,6 +18,7 @@ final class Admitter {
    * @param payload payload of a queued task
    * @param attempt dispatches of a queued task
    * @param server the server to which the lease belongs, or null for all of them
+   * @param key the identity of the lease for {@link Claims}
    */
   record Grant(
       io.tollgate.v1.Lease lease,
@@ -24,7 +26,11 @@ final class Admitter {
       boolean replayed,
       ByteString payload,
       int attempt,
-      Endpoint server) {}
+      Endpoint server,
+      String key) {}
+
+  /** The shortest lease that a server grants. */
+  private static final Duration SHORTEST = Duration.ofMillis(100);
 
   private final Core core;
   private final AdmitTaskRequest request;
@@ -53,28 +59,83 @@ final class Admitter {
                       Waiter.Answer.refused(Times.duration(answer.getRetryAfter()));
                   default -> Waiter.Answer.other();
                 });
-    return waiter
-        .send(options.maxWait())
-        .map(granted -> admission(core, options, granted.first(), granted.latest()));
+    Op<Admission> outcome = new Op<>();
+    String key = Claims.key("task", request.getPool(), request.getDeviceId(), request.getTaskId());
+    var unused =
+        core.claims()
+            .enter(key)
+            .thenAccept(
+                claim -> {
+                  claim.follow(
+                      outcome,
+                      Admitter::token,
+                      waiter.ended().thenApply(Admitter::granted),
+                      this::shorten);
+                  outcome.take(
+                      waiter.send(options.maxWait()),
+                      granted -> admission(core, options, granted, key),
+                      Admitter::discard);
+                });
+    return outcome;
+  }
+
+  private static Long token(Admission admission) {
+    return admission instanceof Admission.Admitted admitted ? admitted.permit().token() : null;
+  }
+
+  private static void discard(Admission admission) {
+    if (admission instanceof Admission.Admitted admitted) {
+      admitted.permit().close();
+    }
+  }
+
+  private static Claims.Grant granted(Reply<AdmitTaskResponse> reply) {
+    if (reply == null) {
+      return null;
+    }
+    var lease = reply.answer().getLease();
+    return new Claims.Grant(
+        lease.getFencingToken(),
+        reply.answer().getReplayed(),
+        lease.getTaskId(),
+        Times.duration(lease.getExpiresIn()));
+  }
+
+  /**
+   * Ends a lease that no caller has got. It is renewed for the shortest time, and its end is
+   * awaited: so the task has no result, and a later call gets a new lease.
+   */
+  private Op<Void> shorten(Claims.Grant grant, long until) {
+    RenewTaskRequest renewal =
+        RenewTaskRequest.newBuilder()
+            .setPool(request.getPool())
+            .setDeviceId(request.getDeviceId())
+            .setTaskId(grant.task())
+            .setFencingToken(grant.token())
+            .setLeaseDuration(Times.proto(SHORTEST))
+            .build();
+    return core.claims()
+        .giveUp(until, AdmissionServiceGrpc.getRenewTaskMethod(), CallPlan.ONCE, renewal)
+        .then(answer -> core.calls().pauseFor(SHORTEST.toNanos()));
   }
 
   /** Converts an answer. */
   static Admission admission(Core core, AdmitOptions options, Reply<AdmitTaskResponse> reply) {
-    return admission(core, options, reply, reply);
+    var lease = reply.answer().getLease();
+    String key = Claims.key("task", lease.getPool(), lease.getDeviceId(), lease.getTaskId());
+    return admission(core, options, new Waiter.Granted<>(reply, reply), key);
   }
 
-  /** Converts an answer; {@code latest} is that of the last repeat, which tells the time left. */
+  /** Converts an answer to a call with the given identity. */
   private static Admission admission(
-      Core core,
-      AdmitOptions options,
-      Reply<AdmitTaskResponse> first,
-      Reply<AdmitTaskResponse> latest) {
-    AdmitTaskResponse answer = latest.answer();
+      Core core, AdmitOptions options, Waiter.Granted<AdmitTaskResponse> granted, String key) {
+    AdmitTaskResponse answer = granted.latest().answer();
     Duration retryAfter = Times.duration(answer.getRetryAfter());
     Usage usage = Usage.of(answer.getUsage());
     return switch (answer.getDecision()) {
       case ADMIT_DECISION_ADMITTED ->
-          new Admission.Admitted(new Permit(core, grant(first, latest), options));
+          new Admission.Admitted(
+              new Permit(core, grant(granted.first(), granted.latest(), key), options));
       case ADMIT_DECISION_FULL -> new Admission.Full(retryAfter, usage);
       case ADMIT_DECISION_PAUSED -> new Admission.Paused(retryAfter, usage);
       case ADMIT_DECISION_NO_TASK -> new Admission.NoTask();
@@ -84,7 +145,8 @@ final class Admitter {
     };
   }
 
-  private static Grant grant(Reply<AdmitTaskResponse> first, Reply<AdmitTaskResponse> latest) {
+  private static Grant grant(
+      Reply<AdmitTaskResponse> first, Reply<AdmitTaskResponse> latest, String key) {
     AdmitTaskResponse answer = latest.answer();
     Endpoint server = answer.getDegraded() ? latest.server() : null;
     return new Grant(
@@ -93,6 +155,7 @@ final class Admitter {
         first.answer().getReplayed(),
         answer.getTask().getPayload(),
         answer.getTask().getAttempt(),
-        server);
+        server,
+        key);
   }
 }

@@ -22,6 +22,7 @@ final class Core {
   private final ExecutorService executor;
   private final Waiter.Lengths waitLengths;
   private final CheckLog checks = new CheckLog();
+  private final Claims claims = new Claims(this);
   private final Set<Lease> leases = ConcurrentHashMap.newKeySet();
   private long ahead;
   private volatile boolean closed;
@@ -73,6 +74,11 @@ final class Core {
   /** The log of checks that were not decided. */
   CheckLog checks() {
     return checks;
+  }
+
+  /** The calls for leases, and the leases that are being given up. */
+  Claims claims() {
+    return claims;
   }
 
   /** The running leases. */

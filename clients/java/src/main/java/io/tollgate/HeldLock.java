@@ -70,33 +70,53 @@ public final class HeldLock implements AutoCloseable {
   /** Releases the lock. Can be repeated. */
   public ReleaseOutcome release() {
     lease.stop();
-    var request =
-        ReleaseLockRequest.newBuilder()
-            .setName(granted.getName())
-            .setOwner(granted.getOwner())
-            .setFencingToken(granted.getFencingToken())
-            .build();
     var reply =
-        Op.await(core.calls().send(LockServiceGrpc.getReleaseLockMethod(), CallPlan.SAFE, request));
+        Op.await(
+            core.calls().send(LockServiceGrpc.getReleaseLockMethod(), CallPlan.SAFE, request()));
     synchronized (this) {
       released = true;
     }
     return Enums.of(ReleaseOutcome.class, "RELEASE_LOCK_OUTCOME_", reply.answer().getOutcome());
   }
 
-  /** Releases the lock unless it was released. After an error the lease ends at its expiry. */
+  private ReleaseLockRequest request() {
+    return ReleaseLockRequest.newBuilder()
+        .setName(granted.getName())
+        .setOwner(granted.getOwner())
+        .setFencingToken(granted.getFencingToken())
+        .build();
+  }
+
+  /** Stops the keeper of a lock that no caller has got. */
+  void abandon() {
+    lease.stop();
+  }
+
+  /**
+   * Releases the lock unless it was released. Takes at most the deadline of one call: without an
+   * answer the release continues in the background until the lease ends.
+   */
   @Override
   public void close() {
     synchronized (this) {
       if (released) {
         return;
       }
+      released = true;
     }
+    lease.stop();
     boolean interrupted = Thread.interrupted();
     try {
-      var unused = release();
+      var unused =
+          core.claims()
+              .leave(
+                  Claims.key("lock", granted.getName(), granted.getOwner()),
+                  lease.expiry(),
+                  LockServiceGrpc.getReleaseLockMethod(),
+                  CallPlan.ONCE,
+                  request());
     } catch (TollgateException unreleased) {
-      lease.stop();
+      return;
     } finally {
       if (interrupted) {
         Thread.currentThread().interrupt();

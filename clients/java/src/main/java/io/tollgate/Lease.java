@@ -79,6 +79,11 @@ final class Lease {
     return state == State.RUNNING && left > 0 ? Duration.ofNanos(left) : Duration.ZERO;
   }
 
+  /** Returns the reading of the clock at which the lease ends. */
+  synchronized long expiry() {
+    return expiry;
+  }
+
   CompletionStage<LossReason> lost() {
     return lost.minimalCompletionStage();
   }

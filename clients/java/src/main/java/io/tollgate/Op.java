@@ -5,6 +5,9 @@ import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.function.Consumer;
 import java.util.function.Function;
 
 /** Future of a call. Its cancellation, or that of a future derived from it, cancels the call. */
@@ -60,6 +63,31 @@ final class Op<T> extends CompletableFuture<T> {
                 completeExceptionally(cause(error));
               } else {
                 complete(value);
+              }
+            });
+  }
+
+  /** Takes the converted result of {@code inner}. A value that comes too late is discarded. */
+  <S> void take(
+      CompletableFuture<S> inner, Function<? super S, ? extends T> convert, Consumer<T> discard) {
+    upstream = inner;
+    if (isCancelled()) {
+      inner.cancel(true);
+    }
+    var unused =
+        inner.whenComplete(
+            (value, error) -> {
+              if (error != null) {
+                completeExceptionally(cause(error));
+                return;
+              }
+              try {
+                T converted = convert.apply(value);
+                if (!complete(converted)) {
+                  discard.accept(converted);
+                }
+              } catch (RuntimeException | Error failure) {
+                completeExceptionally(failure);
               }
             });
   }
@@ -128,9 +156,29 @@ final class Op<T> extends CompletableFuture<T> {
     try {
       return future.get();
     } catch (InterruptedException interrupt) {
-      future.cancel(true);
+      Thread.currentThread().interrupt();
+      if (!future.cancel(true) && !future.isCompletedExceptionally()) {
+        return future.join();
+      }
+      throw new TollgateException(Status.Code.CANCELLED, "the calling thread was interrupted");
+    } catch (CancellationException cancelled) {
+      throw new TollgateException(Status.Code.CANCELLED, "the call was cancelled");
+    } catch (ExecutionException failure) {
+      throw rethrown(cause(failure));
+    }
+  }
+
+  /** Waits for the result up to a time. The call continues after it, and after an interrupt. */
+  static <T> T awaitWithin(CompletableFuture<T> future, long nanos) {
+    try {
+      return future.get(nanos, TimeUnit.NANOSECONDS);
+    } catch (InterruptedException interrupt) {
       Thread.currentThread().interrupt();
       throw new TollgateException(Status.Code.CANCELLED, "the calling thread was interrupted");
+    } catch (TimeoutException late) {
+      throw new TollgateException(
+          Status.Code.DEADLINE_EXCEEDED,
+          "no server has answered; further tries follow in the background");
     } catch (CancellationException cancelled) {
       throw new TollgateException(Status.Code.CANCELLED, "the call was cancelled");
     } catch (ExecutionException failure) {

@@ -37,6 +37,7 @@ public final class Permit implements AutoCloseable {
   private final ByteString payload;
   private final int attempt;
   private final Endpoint server;
+  private final String key;
   private CompletableFuture<CompleteVerdict> completion;
 
   Permit(Core core, Admitter.Grant grant, AdmitOptions options) {
@@ -46,6 +47,7 @@ public final class Permit implements AutoCloseable {
     this.payload = grant.payload();
     this.attempt = grant.attempt();
     this.server = grant.server();
+    this.key = grant.key();
     this.lease = new Lease(core, grant.sentNanos(), Times.duration(granted.getExpiresIn()));
     lease.start(options.keeper() ? stopAt -> renew(options, stopAt) : null);
   }
@@ -135,34 +137,39 @@ public final class Permit implements AutoCloseable {
 
   /** Reports the result as {@link #complete(Outcome, byte[])} does, without waiting. */
   public CompletableFuture<CompleteVerdict> completeAsync(Outcome outcome, byte[] result) {
-    return complete(outcome, result, CallPlan.UNTIL_ANSWERED);
-  }
-
-  private synchronized CompletableFuture<CompleteVerdict> complete(
-      Outcome outcome, byte[] result, CallPlan plan) {
-    if (completion != null && !completion.isCompletedExceptionally()) {
+    synchronized (this) {
+      if (completion != null && !completion.isCompletedExceptionally()) {
+        return completion;
+      }
+      lease.stop();
+      completion =
+          core.calls()
+              .send(
+                  AdmissionServiceGrpc.getCompleteTaskMethod(),
+                  CallPlan.UNTIL_ANSWERED.at(server),
+                  message(outcome, result))
+              .map(reply -> Verdicts.complete(reply.answer()));
       return completion;
     }
-    lease.stop();
-    CompleteTaskRequest request =
-        CompleteTaskRequest.newBuilder()
-            .setPool(granted.getPool())
-            .setDeviceId(granted.getDeviceId())
-            .setTaskId(granted.getTaskId())
-            .setFencingToken(granted.getFencingToken())
-            .setOutcome(Verdicts.outcome(outcome))
-            .setResult(ByteString.copyFrom(result))
-            .build();
-    completion =
-        core.calls()
-            .send(AdmissionServiceGrpc.getCompleteTaskMethod(), plan.at(server), request)
-            .map(reply -> Verdicts.complete(reply.answer()));
-    return completion;
+  }
+
+  private CompleteTaskRequest message(Outcome outcome, byte[] result) {
+    return CompleteTaskRequest.newBuilder()
+        .setPool(granted.getPool())
+        .setDeviceId(granted.getDeviceId())
+        .setTaskId(granted.getTaskId())
+        .setFencingToken(granted.getFencingToken())
+        .setOutcome(Verdicts.outcome(outcome))
+        .setResult(ByteString.copyFrom(result))
+        .build();
   }
 
   /**
    * Runs the body. If it throws before it has reported a result, the task is completed as FAILED.
    * Closes the permit at the end. An error of that report is added to the exception of the body.
+   *
+   * <p>If no server answers, the exception is thrown after the deadline of one call. The report
+   * then continues in the background until the lease ends.
    */
   public <E extends Exception> void run(Body<E> body) throws E {
     try {
@@ -183,7 +190,15 @@ public final class Permit implements AutoCloseable {
     }
     boolean interrupted = Thread.interrupted();
     try {
-      var unused = Op.await(complete(Outcome.FAILED, NOTHING, CallPlan.SAFE));
+      lease.stop();
+      var unused =
+          core.claims()
+              .leave(
+                  key,
+                  lease.expiry(),
+                  AdmissionServiceGrpc.getCompleteTaskMethod(),
+                  CallPlan.ONCE.at(server),
+                  message(Outcome.FAILED, NOTHING));
     } catch (TollgateException unreported) {
       failure.addSuppressed(unreported);
     } finally {

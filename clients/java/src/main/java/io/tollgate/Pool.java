@@ -43,7 +43,10 @@ public final class Pool {
     return Op.await(admitAsync(device, task, options));
   }
 
-  /** Asks for a slot without blocking. Cancel the future to leave the queue. */
+  /**
+   * Asks for a slot without blocking. Cancel the future to leave the queue. A lease that the task
+   * has just got is then ended in the background.
+   */
   public CompletableFuture<Admission> admitAsync(String device, String task, AdmitOptions options) {
     if (task.isEmpty()) {
       String expected = "expected 1 to 256 bytes; poll takes a queued task";

@@ -1,5 +1,7 @@
 package io.tollgate;
 
+import io.tollgate.v1.CancelReservationRequest;
+import io.tollgate.v1.StockServiceGrpc;
 import java.time.Duration;
 
 /**
@@ -72,7 +74,10 @@ public final class Reservation implements AutoCloseable {
     return outcome;
   }
 
-  /** Cancels unless it was confirmed or cancelled. After an error the hold lapses by itself. */
+  /**
+   * Cancels unless it was confirmed or cancelled. Takes at most the deadline of one call: without
+   * an answer the cancellation continues in the background until the hold ends.
+   */
   @Override
   public void close() {
     synchronized (this) {
@@ -83,7 +88,16 @@ public final class Reservation implements AutoCloseable {
     }
     boolean interrupted = Thread.interrupted();
     try {
-      var unused = stock.cancel(order());
+      var request =
+          CancelReservationRequest.newBuilder().setSku(stock.sku()).setOrderId(order()).build();
+      var unused =
+          core.claims()
+              .leave(
+                  Claims.key("order", stock.sku(), order()),
+                  expiry,
+                  StockServiceGrpc.getCancelReservationMethod(),
+                  CallPlan.ONCE,
+                  request);
     } catch (TollgateException lapses) {
       return;
     } finally {

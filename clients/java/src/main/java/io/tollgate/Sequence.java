@@ -63,8 +63,8 @@ public final class Sequence {
   }
 
   /**
-   * Moves the sequence forward, so that its next value is at least the floor, 0 to 2^63-1. Needs the
-   * permission {@code manage}.
+   * Moves the sequence forward, so that its next value is at least the floor, 0 to 2^63-1. Needs
+   * the permission {@code manage}.
    *
    * @return false if the floor is not above the last value: nothing changed
    */

@@ -77,6 +77,7 @@ public final class Stock {
   public ReserveResult reserve(String order, long quantity, ReserveOptions options) {
     var request =
         ReserveStockRequest.newBuilder().setSku(sku).setOrderId(order).setQuantity(quantity);
+    var unused = Op.await(core.claims().settle(Claims.key("order", sku, order)));
     options.hold().ifPresent(length -> request.setHoldDuration(Times.proto(length)));
     options.buyer().ifPresent(request::setBuyerId);
     options.buyerLimit().ifPresent(request::setBuyerLimit);

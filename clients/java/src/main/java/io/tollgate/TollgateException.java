@@ -20,8 +20,7 @@ import java.util.Optional;
  *
  * <p>The library has already retried calls that are safe to repeat, see {@link TollgateBuilder}.
  */
-public sealed class TollgateException extends RuntimeException
-    permits QuantityDiffersException {
+public sealed class TollgateException extends RuntimeException permits QuantityDiffersException {
   @Serial private static final long serialVersionUID = 1L;
 
   /**

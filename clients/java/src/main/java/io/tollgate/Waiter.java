@@ -6,6 +6,9 @@ import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.TimeUnit;
 import java.util.function.BiFunction;
 import java.util.function.Function;
 
@@ -57,6 +60,9 @@ final class Waiter<Q, A> {
    */
   record Granted<A>(Reply<A> first, Reply<A> latest) {}
 
+  /** How long a cancelled wait still takes an answer that is on its way. */
+  private static final long GRACE_MILLIS = 500;
+
   private final Core core;
   private final MethodDescriptor<Q, A> method;
   private final Q request;
@@ -65,6 +71,7 @@ final class Waiter<Q, A> {
   private final Lengths lengths;
   private final Op<Reply<A>> result = new Op<>();
   private final Set<Op<Reply<A>>> running = new HashSet<>();
+  private final CompletableFuture<Reply<A>> ended = new CompletableFuture<>();
   private Op<Void> next;
   private boolean decided;
   private long waitUntil;
@@ -88,14 +95,54 @@ final class Waiter<Q, A> {
 
   Op<Granted<A>> send(Duration maxWait) {
     if (maxWait.isZero()) {
+      ended.complete(null);
       return core.calls()
           .send(method, CallPlan.SAFE, request)
           .map(reply -> new Granted<>(reply, reply));
     }
     waitUntil = core.clock().getAsLong() + Math.min(Times.nanos(maxWait), Long.MAX_VALUE / 4);
-    result.onCancel(this::end);
+    result.onCancel(this::cancelled);
     start();
     return result.then(this::withTimeLeft);
+  }
+
+  /**
+   * Completes once all calls of the wait have ended, with the answer if it has a lease, else with
+   * null. A cancelled wait cancels its calls after a moment: an answer that is on its way tells
+   * which lease the server has granted.
+   */
+  CompletableFuture<Reply<A>> ended() {
+    return ended;
+  }
+
+  private void cancelled() {
+    boolean running;
+    Op<Void> pause;
+    synchronized (this) {
+      running = decided || !this.running.isEmpty();
+      pause = next;
+      next = null;
+    }
+    if (pause != null) {
+      pause.cancel(true);
+    }
+    if (!running) {
+      ended.complete(null);
+      return;
+    }
+    try {
+      var unused = core.timer().schedule(this::cancelRunning, GRACE_MILLIS, TimeUnit.MILLISECONDS);
+    } catch (RejectedExecutionException closed) {
+      cancelRunning();
+    }
+  }
+
+  private void cancelRunning() {
+    List<Op<?>> rest;
+    synchronized (this) {
+      rest = new ArrayList<>(running);
+    }
+    rest.forEach(call -> call.cancel(true));
   }
 
   private long left(long until) {
@@ -142,34 +189,48 @@ final class Waiter<Q, A> {
         return;
       }
       next = null;
-      failed = error != null && running.isEmpty();
+      failed = error != null && running.isEmpty() && !decided;
       if (error == null) {
         start();
       }
     }
     if (failed) {
+      ended.complete(null);
       result.completeExceptionally(Op.cause(error));
     }
   }
 
   private void ended(Op<Reply<A>> call, Reply<A> reply, Throwable error) {
-    if (!decides(call, reply, error)) {
-      return;
+    boolean granted = error == null && meaning.apply(reply.answer()).lease() != null;
+    boolean cancelled;
+    boolean decides;
+    boolean reports;
+    synchronized (this) {
+      running.remove(call);
+      cancelled = !decided && result.isDone();
+      decides = !decided && !cancelled && decides(reply, error);
+      reports = decides || (cancelled && (granted || running.isEmpty()));
+      // Under the lock: a cancellation must not report that there is no lease before this call
+      // does.
+      decided |= reports;
     }
-    end();
-    if (error == null) {
+    if (decides) {
+      end();
+    } else if (cancelled && granted) {
+      cancelRunning();
+    }
+    if (reports) {
+      ended.complete(granted ? reply : null);
+    }
+    if (decides && error == null) {
       result.complete(reply);
-    } else {
+    } else if (decides) {
       result.completeExceptionally(Op.cause(error));
     }
   }
 
   /** Returns whether the wait ends with this result. A refusal counts only without other calls. */
-  private synchronized boolean decides(Op<Reply<A>> call, Reply<A> reply, Throwable error) {
-    running.remove(call);
-    if (decided || result.isDone()) {
-      return false;
-    }
+  private synchronized boolean decides(Reply<A> reply, Throwable error) {
     Duration retryAfter = error == null ? meaning.apply(reply.answer()).retryAfter() : null;
     boolean isFinal = error == null && retryAfter == null;
     boolean isLast = running.isEmpty() && (error != null || left(waitUntil) == 0);

@@ -17,6 +17,7 @@ import io.tollgate.Worker;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Consumer;
 
 /** Commands of pools. */
 final class AdmissionCommands {
@@ -120,10 +121,15 @@ final class AdmissionCommands {
 
   private Json leave(Command command) {
     Permit permit = session.object(command, Permit.class);
+    return left(command, body -> permit.run(p -> body.run()));
+  }
+
+  /** Leaves a scope, whose body fails if the command says so. */
+  static Json left(Command command, Consumer<Runnable> scope) {
     IllegalStateException failure = new IllegalStateException("the task failed");
     try {
-      permit.run(
-          p -> {
+      scope.accept(
+          () -> {
             if (command.flag("failed", false)) {
               throw failure;
             }
@@ -132,8 +138,9 @@ final class AdmissionCommands {
       if (thrown != failure) {
         throw thrown;
       }
+      return new Json().put("delivered", true);
     }
-    return new Json();
+    return new Json().put("delivered", false);
   }
 
   private Json completeTask(Command command) {

@@ -41,6 +41,7 @@ final class StoreCommands {
     actions.put("lock", this::lock);
     actions.put("lock_state", this::lockState);
     actions.put("unlock", this::unlock);
+    actions.put("leave_lock", this::leaveLock);
     actions.put("set_stock", c -> level(new Json(), stock(c).set(c.number("on_hand"))));
     actions.put("add_stock", this::addStock);
     actions.put("stock", this::get);
@@ -122,6 +123,17 @@ final class StoreCommands {
     return new Json().put("outcome", session.object(command, HeldLock.class).release());
   }
 
+  private Json leaveLock(Command command) {
+    return AdmissionCommands.left(
+        command,
+        body -> {
+          HeldLock lock = session.object(command, HeldLock.class);
+          try (lock) {
+            body.run();
+          }
+        });
+  }
+
   private Stock stock(Command command) {
     return session.client(command).stock(command.text("sku"));
   }
@@ -177,12 +189,15 @@ final class StoreCommands {
   }
 
   private Json leaveReservation(Command command) {
-    Json json = new Json();
-    try (Reservation reservation = session.object(command, Reservation.class)) {
-      if (command.flag("confirm", false)) {
-        json.put("outcome", reservation.confirm().outcome());
-      }
-    }
-    return json;
+    return AdmissionCommands.left(
+        command,
+        body -> {
+          try (Reservation reservation = session.object(command, Reservation.class)) {
+            if (command.flag("confirm", false)) {
+              var unused = reservation.confirm();
+            }
+            body.run();
+          }
+        });
   }
 }
