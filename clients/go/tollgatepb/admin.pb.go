@@ -344,8 +344,9 @@ func (x *AcceptStoreLossResponse) GetLosses() []*StoreLoss {
 // The configuration that is in use, and the result of the last load.
 type ConfigurationStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Start of the SHA-256 digest of the configuration file in use. Servers with the same file
-	// have the same hash. Empty without a file.
+	// Hash of the values in use that servers share: all but `listen`, `admin`, `data_dir`,
+	// `memory_max`, `workers`, `log_format`, `log_level` and `[tls]`. Servers with the same rules
+	// have the same hash. Empty without a configuration file.
 	Hash string `protobuf:"bytes,1,opt,name=hash,proto3" json:"hash,omitempty"`
 	// When the contents in use were loaded, on the clock of the server.
 	LoadTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=load_time,json=loadTime,proto3" json:"load_time,omitempty"`
@@ -467,7 +468,7 @@ type ReloadConfigResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The differences by key. Empty if nothing has changed.
 	Differences []*ConfigDifference `protobuf:"bytes,1,rep,name=differences,proto3" json:"differences,omitempty"`
-	// The hash of the configuration file that was read.
+	// The hash of the configuration that was read, as in ConfigurationStatus.
 	Hash          string `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
