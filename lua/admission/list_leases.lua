@@ -34,7 +34,7 @@ local function decide(keys, argv, now)
   local reply = { OK, page[2 * limit + 1] and 1 or 0, tonumber(page[last] or 0), 0 }
   for i = 1, last, 2 do
     local member, token, grant, expire, attempt = leases_decode(page[i])
-    if not member then
+    if not member or #member > 1024 then
       error('CORRUPT lease in the pool; ConfigurePool with reset repairs it', 0)
     end
     local at = #reply

@@ -69,6 +69,9 @@ local function decide(keys, argv, now)
     texts = call('HMGET', pool.queued, unpack(members, 1, last))
   end
   for i = 1, last do
+    if #members[i] > 1024 then
+      error('CORRUPT entry of a queued task; DEL of the keys of the pool that end in :backlog and :due removes it', 0)
+    end
     local task = texts[i] and queued_decode(texts[i], now)
     -- Queued tasks with a deadline are in due as well.
     if task and not (left and task.standing == QUEUED_WAITING) then

@@ -2,6 +2,7 @@
 -- ends with 0). Times are in µs.
 --
 -- @include prefetch
+local BAN_BYTES_MAX = 1024
 local BAN_STRIKES_MAX = 4294967295
 
 -- Returns the ban; nil if there is none or it is forgotten.
@@ -11,7 +12,7 @@ local function ban_read(key, now)
     return nil
   end
   local read, ends, forget, strikes, reason, actor = pcall(scan, '<I8I8I4ss', text)
-  if not read or max(ends, forget) > TIME_MAX then
+  if not read or #text > BAN_BYTES_MAX or max(ends, forget) > TIME_MAX then
     error('CORRUPT ban of the key; Unban repairs it', 0)
   end
   if forget <= now then

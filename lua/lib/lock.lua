@@ -6,6 +6,7 @@
 --       another call than the one that was granted it, also a renewal, was answered with it
 local LOCK_HELD, LOCK_RELEASED = 'H', 'R'
 local LOCK_RETENTION = 300000000
+local LOCK_BYTES_MAX = 512
 
 -- Returns the lock; one without a state if it was never held.
 local function lock_read(key)
@@ -16,7 +17,7 @@ local function lock_read(key)
   local state, token, grant, expire, lease_ms, owner = match(text, '^([HR]) (%d+) (%d+) (%d+) (%d+) (.+)$')
   local is_disclosed = lease_ms ~= nil and match(lease_ms, '^0%d') ~= nil
   token, grant, expire, lease_ms = tonumber(token), tonumber(grant), tonumber(expire), tonumber(lease_ms)
-  if not state or math.max(token, grant, expire) > TIME_MAX or lease_ms > 2592000000 then
+  if not state or #text > LOCK_BYTES_MAX or math.max(token, grant, expire) > TIME_MAX or lease_ms > 2592000000 then
     error('CORRUPT lock; DEL of its key, which ends in :lock, repairs it; the next token is then the time', 0)
   end
   local lock = { state = state, token = token, grant = grant, expire = expire, lease_ms = lease_ms, owner = owner }

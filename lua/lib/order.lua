@@ -6,6 +6,7 @@
 -- @include stock
 local ORDER_HELD, ORDER_CONFIRMED, ORDER_CANCELLED = 'H', 'C', 'X'
 local ORDER_RETENTION = 24 * 3600 * 1000000
+local ORDER_BYTES_MAX = 512
 local ORDER_UNREADABLE = 'CORRUPT record of the order; lua/README.md describes the repair'
 
 -- Returns the record; nil if there is none or it is forgotten.
@@ -20,7 +21,7 @@ local function order_read(key, now)
   forget, limit = tonumber(forget), tonumber(limit)
   if not state or quantity < 1 or quantity > STOCK_RESERVE_MAX or limit > STOCK_QUANTITY_MAX then
     error(ORDER_UNREADABLE, 0)
-  elseif math.max(grant, expire, forget) > TIME_MAX then
+  elseif #text > ORDER_BYTES_MAX or math.max(grant, expire, forget) > TIME_MAX then
     error(ORDER_UNREADABLE, 0)
   elseif forget <= now then
     return nil

@@ -15,13 +15,13 @@
 --           forget of the others.
 local QUEUED_WAITING, QUEUED_DEAD, QUEUED_CANCELLED, QUEUED_EXPIRED = 'Q', 'X', 'C', 'T'
 local QUEUED_FORM = '^([QXCTqxct])([NLlFE]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$'
-local QUEUED_INLINE_MAX = 512
+local QUEUED_INLINE_MAX, QUEUED_BYTES_MAX = 512, 2048
 
 -- Decodes a record; nil if it is forgotten. `payload` is nil if it has a separate field.
 local function queued_decode(text, now)
   local standing, state, token, grant, expire, slot_end, attempt, queued, ends, forget, payload =
     match(text, QUEUED_FORM)
-  if not standing then
+  if not standing or #text > QUEUED_BYTES_MAX then
     error('CORRUPT record of a queued task; EvictTask deletes it', 0)
   end
   local task = {
@@ -58,7 +58,7 @@ end
 -- Returns the task's payload. Fails if it is missing.
 local function queued_payload(pool, member, task)
   local payload = task.payload or call('HGET', pool.queued, '\31' .. member)
-  return payload or error('CORRUPT payload of a queued task; EvictTask deletes it', 0)
+  return payload and #payload <= 65536 and payload or error('CORRUPT payload of a queued task; EvictTask deletes it', 0)
 end
 
 -- Deletes a payload in a separate field. Returns the empty payload to store instead.

@@ -10,6 +10,7 @@ local TASK_LEASED, TASK_DISCLOSED, TASK_DONE, TASK_EVICTED = 'L', 'l', 'D', 'E'
 -- States of queued tasks only (lib/queued.lua).
 local TASK_NEW, TASK_FAILED = 'N', 'F'
 local TASK_UNREADABLE = 'CORRUPT record of the task; EvictTask deletes it'
+local TASK_BYTES_MAX = 66560
 local TASK_HEAD_BYTES, TASK_FORM = 41, '<c1I8I8I8I8I8'
 local TASK_STATES = {
   [TASK_LEASED] = TASK_LEASED, [TASK_DISCLOSED] = TASK_LEASED, [TASK_DONE] = TASK_DONE, [TASK_EVICTED] = TASK_EVICTED,
@@ -20,7 +21,7 @@ local TASK_STATES = {
 local function task_decode(record, now)
   if not record then
     return nil
-  elseif #record < TASK_HEAD_BYTES then
+  elseif #record < TASK_HEAD_BYTES or #record > TASK_BYTES_MAX then
     error(TASK_UNREADABLE, 0)
   end
   local state, token, grant, expire, slot_end, forget = scan(TASK_FORM, record)

@@ -8,6 +8,8 @@
 -- Returns {0, more 0 or 1, (key, end) …}.
 -- Writes nothing.
 -- Cost O(log keys + limit): 2 µs a key.
+local LIST_TEXT_MAX = 1024
+
 local function decide(keys, argv, now)
   local banned_key = keys[1]
   local limit, after_end, after_key = tonumber(argv[1]), argv[2], argv[3]
@@ -26,6 +28,9 @@ local function decide(keys, argv, now)
   local page = call('ZRANGE', banned_key, start, start + limit, 'WITHSCORES')
   local reply = { OK, page[2 * limit + 1] and 1 or 0 }
   for i = 1, math.min(#page, 2 * limit) do
+    if #page[i] > LIST_TEXT_MAX then
+      error('CORRUPT key in the list of bans; DEL of its key, which ends in :banned, repairs it', 0)
+    end
     reply[#reply + 1] = page[i]
   end
   return reply

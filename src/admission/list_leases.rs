@@ -107,7 +107,7 @@ impl Decision for ListLeases {
         let (slot_end, attempt) = (Timestamp(reply.number()?), small(reply)?);
         let (mut leases, mut last) = (Vec::new(), None);
         while reply.has_more() {
-            let (member, lease) = (reply.bytes()?, Lease::parse(reply)?);
+            let (member, lease) = (reply.text()?, Lease::parse(reply)?);
             leases.push(HeldLease::new(&member, lease.at(reply.now())));
             last = Some((member, lease));
         }

@@ -173,7 +173,7 @@ impl ListedTask {
 
     fn parse(reply: &mut Reply) -> Result<ListedTask, Error> {
         Ok(ListedTask {
-            member: reply.bytes()?,
+            member: reply.text()?,
             state: ListedState::parse(reply.number()?)?,
             last_end: AttemptEnd::parse(reply.number()?)?,
             attempt: small(reply)?,
@@ -229,7 +229,7 @@ impl Decision for ListTasks {
     fn parse(reply: &mut Reply) -> Result<TaskPage, Error> {
         reply.ok()?;
         let more = reply.number()? != 0;
-        let (due, member) = (reply.number()?, reply.bytes()?);
+        let (due, member) = (reply.number()?, reply.text()?);
         let last = TaskCursor { due, member, at: Timestamp(reply.number()?) };
         let mut tasks = Vec::new();
         while reply.has_more() {

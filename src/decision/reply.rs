@@ -1,6 +1,18 @@
 //! The reply of a script.
 
-use crate::decision::{error::Error, time::Timestamp};
+use crate::decision::{
+    error::Error,
+    names::{NAME_BYTES_MAX, SEPARATOR, check_text},
+    text,
+    time::Timestamp,
+};
+
+/// The longest stored value: a payload or a result, 64 KiB, and what a record has beside it.
+const VALUE_BYTES_MAX: usize = 65 * 1024;
+/// The longest stored text: two names and the separators between them.
+const TEXT_BYTES_MAX: usize = 2 * NAME_BYTES_MAX + 64;
+/// The bytes of an unreadable text that an error repeats.
+const REPEATED_MAX: usize = 64;
 
 /// One element of the flat reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,9 +61,33 @@ impl Reply {
         }
     }
 
-    /// The next element, a string.
+    /// The next element, names or other short texts with separators between them. Fails with
+    /// [`Error::Corrupt`] for a text that no caller can have stored.
+    pub fn text(&mut self) -> Result<Vec<u8>, Error> {
+        let bytes = self.bytes()?;
+        let is_text = bytes.len() <= TEXT_BYTES_MAX
+            && bytes.split(|byte| *byte == SEPARATOR).all(|part| check_text(part).is_ok());
+        if is_text {
+            return Ok(bytes);
+        }
+        let start = String::from_utf8_lossy(bytes.get(..REPEATED_MAX).unwrap_or(&bytes));
+        Err(Error::Corrupt(format!(
+            "a stored name of {} bytes is not a name: `{}`",
+            bytes.len(),
+            text::escaped(&start)
+        )))
+    }
+
+    /// The next element, a string. Fails with [`Error::Corrupt`] for one that is longer than any
+    /// stored value.
     pub fn bytes(&mut self) -> Result<Vec<u8>, Error> {
         match self.items.next() {
+            Some(Item::Bytes(bytes)) if bytes.len() > VALUE_BYTES_MAX => {
+                Err(Error::Corrupt(format!(
+                    "a stored value of {} bytes, at most {VALUE_BYTES_MAX} are expected",
+                    bytes.len()
+                )))
+            }
             Some(Item::Bytes(bytes)) => Ok(bytes),
             other => {
                 Err(Error::Corrupt(format!("expected a string in a script's reply, got {other:?}")))

@@ -115,7 +115,7 @@ impl Decision for AcquireLock {
             ACQUIRE_HELD => {
                 let turn = Proceed::parse(reply.number()?);
                 let retry_after = Millis(reply.number()?);
-                Ok(Acquisition::Held { holder: reply.bytes()?.into(), retry_after, turn })
+                Ok(Acquisition::Held { holder: reply.text()?.into(), retry_after, turn })
             }
             status => unknown_status(status),
         }

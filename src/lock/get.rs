@@ -66,7 +66,7 @@ impl Decision for GetLock {
             GET_FREE => None,
             GET_HELD => {
                 let lease = Lease::parse(reply)?.at(reply.now());
-                Some(Holder { lease, owner: reply.bytes()?.into() })
+                Some(Holder { lease, owner: reply.text()?.into() })
             }
             status => return unknown_status(status),
         };

@@ -73,7 +73,7 @@ impl Decision for ListBans {
         let more = reply.number()? != 0;
         let (mut keys, mut last) = (Vec::new(), None);
         while reply.has_more() {
-            let (key, until) = (reply.bytes()?, reply.bytes()?);
+            let (key, until) = (reply.text()?, reply.bytes()?);
             let until = str::from_utf8(&until).ok().and_then(|text| text.parse().ok());
             last = until.map(|until| BanCursor { until: Timestamp(until), key: key.clone() });
             keys.push(key);

@@ -64,7 +64,7 @@ impl Reservation {
             quantity: reply.number()?,
             grant: Timestamp(reply.number()?),
             expire: Timestamp(reply.number()?),
-            buyer: reply.bytes()?.into(),
+            buyer: reply.text()?.into(),
         })
     }
 

@@ -125,7 +125,7 @@ impl Dispatched {
             return Ok(None);
         }
         let attempt = small(reply)?;
-        let (task, payload) = (reply.bytes()?.into(), reply.bytes()?.into());
+        let (task, payload) = (reply.text()?.into(), reply.bytes()?.into());
         Ok(Some(Box::new(Dispatched { task, payload, attempt })))
     }
 }

@@ -10,12 +10,17 @@
 //! `rediss` in place of `redis` means TLS. User and password are those of the data nodes; Sentinels
 //! have their own in the configuration.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use redis::{
-    Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError,
+    ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError,
     TlsCertificates, TlsMode,
     sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType},
+};
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 
 /// The forms of the URL, for error messages.
@@ -56,18 +61,19 @@ pub struct SentinelUser {
 /// A parsed URL.
 pub(super) enum Address {
     /// One Redis.
-    Single(Client),
-    /// The primary that Sentinels name.
-    Sentinel(SentinelClient),
+    Single(Endpoint),
+    /// The primary that Sentinels name, and the TLS settings of the data nodes.
+    Sentinel(SentinelClient, Option<Arc<ClientConfig>>),
     /// A Cluster, with the nodes to ask for its slots.
-    Cluster(Vec<Template>),
+    Cluster(Vec<Endpoint>),
 }
 
-/// The user, TLS settings and address of a Cluster node.
+/// The address, user and TLS settings of a node.
 #[derive(Debug, Clone)]
-pub(super) struct Template {
-    info: ConnectionInfo,
-    certificates: TlsCertificates,
+pub(super) struct Endpoint {
+    pub(super) info: ConnectionInfo,
+    /// `None` without TLS.
+    pub(super) tls: Option<Arc<ClientConfig>>,
 }
 
 impl Address {
@@ -79,44 +85,47 @@ impl Address {
         certificates: &Certificates,
         sentinel: &SentinelUser,
     ) -> Result<Address, String> {
-        let certificates = TlsCertificates {
-            client_tls: certificates
-                .own
-                .clone()
-                .map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key }),
-            root_cert: certificates.authority.clone(),
-        };
         let (scheme, rest) =
             url.split_once("://").ok_or_else(|| format!("expected `embedded` or {FORMS}"))?;
         let (plain, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
         if !matches!(plain, "redis" | "rediss" | "valkey" | "valkeys") {
             return Err(format!("expected `embedded` or {FORMS}"));
         }
+        let has_tls = kind != "unix" && matches!(plain, "rediss" | "valkeys");
+        let tls = has_tls.then(|| parse_tls(certificates)).transpose()?;
         match kind {
-            "sentinel" => parse_sentinel(plain, rest, password, certificates, sentinel),
-            "cluster" => parse_cluster(plain, rest, password, &certificates),
+            "sentinel" => {
+                let builder = parse_sentinel(plain, rest, password, sentinel)?;
+                let builder = match tls {
+                    Some(_) => with_tls(builder, certificates),
+                    None => builder,
+                };
+                let client = builder.build().map_err(told)?;
+                Ok(Address::Sentinel(client, tls))
+            }
+            "cluster" => parse_cluster(plain, rest, password, tls.as_ref()),
             "" | "unix" => {
                 let info = with(password, url.into_connection_info().map_err(told)?);
-                Template { info, certificates }.client().map(Address::Single).map_err(told)
+                Ok(Address::Single(Endpoint { info, tls }.checked()?))
             }
             _ => Err(format!("expected `embedded` or {FORMS}")),
         }
     }
 }
 
-impl Template {
-    /// A client for the node.
-    pub(super) fn client(&self) -> Result<Client, RedisError> {
+impl Endpoint {
+    /// Refuses a URL that asks for unverified certificates.
+    fn checked(self) -> Result<Endpoint, String> {
         match self.info.addr() {
-            ConnectionAddr::TcpTls { .. } => {
-                Client::build_with_tls(self.info.clone(), self.certificates.clone())
+            ConnectionAddr::TcpTls { insecure: true, .. } => {
+                Err("expected no #insecure: certificates are always verified".to_owned())
             }
-            _ => Client::open(self.info.clone()),
+            _ => Ok(self),
         }
     }
 
     /// The same user and TLS settings for another node.
-    pub(super) fn at(&self, host: &str, port: u16) -> Template {
+    pub(super) fn at(&self, host: &str, port: u16) -> Endpoint {
         let addr = match self.info.addr() {
             ConnectionAddr::TcpTls { insecure, .. } => ConnectionAddr::TcpTls {
                 host: host.to_owned(),
@@ -126,7 +135,7 @@ impl Template {
             },
             _ => ConnectionAddr::Tcp(host.to_owned(), port),
         };
-        Template { info: self.info.clone().set_addr(addr), certificates: self.certificates.clone() }
+        Endpoint { info: self.info.clone().set_addr(addr), tls: self.tls.clone() }
     }
 
     /// The host of the node; empty for a Unix socket.
@@ -174,16 +183,14 @@ fn parse_sentinel(
     scheme: &str,
     rest: &str,
     password: Option<&Password>,
-    certificates: TlsCertificates,
     user: &SentinelUser,
-) -> Result<Address, String> {
+) -> Result<SentinelClientBuilder, String> {
     let (infos, path) = split(scheme, rest, SENTINEL_PORT)?;
     let (name, db) = path.split_once('/').unwrap_or((path, "0"));
     if name.is_empty() {
         return Err("expected the name of the primary in the Sentinels: …/name".to_owned());
     }
     let db: i64 = db.parse().map_err(|_| "expected a database number: …/name/0".to_owned())?;
-    let is_tls = infos.iter().any(|info| matches!(info.addr(), ConnectionAddr::TcpTls { .. }));
     // The user of the URL is that of the data nodes.
     let data = infos.first().map(|info| with(password, info.clone()).redis_settings().clone());
     let data = data.unwrap_or_default();
@@ -202,14 +209,20 @@ fn parse_sentinel(
     if let Some(password) = &user.password {
         builder = builder.set_client_to_sentinel_password(password);
     }
-    if is_tls {
-        builder = builder
-            .set_client_to_redis_tls_mode(TlsMode::Secure)
-            .set_client_to_redis_certificates(certificates.clone())
-            .set_client_to_sentinel_tls_mode(TlsMode::Secure)
-            .set_client_to_sentinel_certificates(certificates);
-    }
-    builder.build().map(Address::Sentinel).map_err(told)
+    Ok(builder)
+}
+
+/// Makes Sentinels and data nodes use TLS.
+fn with_tls(builder: SentinelClientBuilder, certificates: &Certificates) -> SentinelClientBuilder {
+    let Certificates { authority, own } = certificates.clone();
+    let client_tls =
+        own.map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key });
+    let certificates = TlsCertificates { client_tls, root_cert: authority };
+    builder
+        .set_client_to_redis_tls_mode(TlsMode::Secure)
+        .set_client_to_redis_certificates(certificates.clone())
+        .set_client_to_sentinel_tls_mode(TlsMode::Secure)
+        .set_client_to_sentinel_certificates(certificates)
 }
 
 /// Parses the rest of a `redis+cluster` URL. A Cluster has only database 0.
@@ -217,17 +230,50 @@ fn parse_cluster(
     scheme: &str,
     rest: &str,
     password: Option<&Password>,
-    certificates: &TlsCertificates,
+    tls: Option<&Arc<ClientConfig>>,
 ) -> Result<Address, String> {
     let (infos, path) = split(scheme, rest, 6379)?;
     if !matches!(path, "" | "0") {
         return Err("expected no database number: a Cluster has only database 0".to_owned());
     }
-    let certificates = || certificates.clone();
-    let template = |info| Template { info: with(password, info), certificates: certificates() };
-    let seeds: Vec<_> = infos.into_iter().map(template).collect();
-    seeds.iter().try_for_each(|seed| seed.client().map(drop)).map_err(told)?;
-    Ok(Address::Cluster(seeds))
+    let seed = |info| Endpoint { info: with(password, info), tls: tls.cloned() }.checked();
+    infos.into_iter().map(seed).collect::<Result<_, _>>().map(Address::Cluster)
+}
+
+/// Builds the TLS settings that all connections share.
+fn parse_tls(certificates: &Certificates) -> Result<Arc<ClientConfig>, String> {
+    let mut roots = RootCertStore::empty();
+    match &certificates.authority {
+        None => {
+            let known = rustls_native_certs::load_native_certs();
+            roots.add_parsable_certificates(known.certs);
+        }
+        Some(pem) => {
+            for certificate in CertificateDer::pem_slice_iter(pem) {
+                let certificate = certificate.map_err(|error| format!("tls_ca: {error}"))?;
+                roots.add(certificate).map_err(|error| format!("tls_ca: {error}"))?;
+            }
+        }
+    }
+    if roots.is_empty() {
+        return Err("no certificate authority to verify Redis with: set redis.tls_ca".to_owned());
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots);
+    let config = match &certificates.own {
+        None => config.with_no_client_auth(),
+        Some((cert, key)) => {
+            let chain: Result<_, _> = CertificateDer::pem_slice_iter(cert).collect();
+            let chain = chain.map_err(|error| format!("tls_cert: {error}"))?;
+            let key =
+                PrivateKeyDer::from_pem_slice(key).map_err(|error| format!("tls_key: {error}"))?;
+            let config = config.with_client_auth_cert(chain, key);
+            config.map_err(|error| format!("tls_cert, tls_key: {error}"))?
+        }
+    };
+    Ok(Arc::new(config))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]

@@ -23,7 +23,7 @@ use tokio::{
 
 use super::{
     StoreState,
-    address::Template,
+    address::Endpoint,
     map::{SlotRange, parse_map},
     node::{Node, Plan},
     servers,
@@ -45,7 +45,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Cluster {
     /// The nodes of the URL, asked when no known node answers.
-    seeds: Vec<Template>,
+    seeds: Vec<Endpoint>,
     plan: Plan,
     /// The nodes by `host:port`, including nodes without slots.
     nodes: Mutex<HashMap<String, Arc<Node>>>,
@@ -72,7 +72,7 @@ struct Owners {
 
 impl Cluster {
     /// Creates a Cluster without known nodes; the first reading asks the seeds.
-    pub(super) fn new(seeds: Vec<Template>, plan: Plan) -> Cluster {
+    pub(super) fn new(seeds: Vec<Endpoint>, plan: Plan) -> Cluster {
         Cluster {
             seeds,
             plan,
@@ -105,9 +105,8 @@ impl Cluster {
         let like = self.seeds.first().ok_or_else(unreadable)?;
         // A node that does not know its host is at the host of the URL.
         let host = if host.is_empty() { like.host() } else { host };
-        let client = like.at(host, port).client();
-        let client = client.map_err(|error| Error::Unavailable(error.to_string()))?;
-        let node = Node::new(NodeSource::Fixed(client), StoreState::Up, &self.plan);
+        let source = NodeSource::Fixed(like.at(host, port));
+        let node = Node::new(source, StoreState::Up, &self.plan);
         nodes.insert(place.to_owned(), node.clone());
         self.moved.notify_one();
         Ok(node)
@@ -255,12 +254,12 @@ impl Cluster {
     async fn read(&self) -> RedisResult<()> {
         let mut nodes: Vec<_> = lock(&self.nodes).values().cloned().collect();
         nodes.sort_by_key(|node| !node.monitor.is_up());
-        let known = nodes.iter().map(|node| node.monitor.source().client_now());
-        let seeds = self.seeds.iter().map(Template::client);
+        let known = nodes.iter().map(|node| node.monitor.source().endpoint_now());
+        let seeds = self.seeds.iter().cloned().map(Ok);
         let mut failed = (redis::ErrorKind::Io, "no node is known").into();
         let mut best: Vec<SlotRange> = Vec::new();
-        for client in known.chain(seeds) {
-            let ask = async { parse_map(&client?).await };
+        for endpoint in known.chain(seeds) {
+            let ask = async { parse_map(&endpoint?).await };
             match timeout(ANSWER_MAX, ask).await {
                 // A node that was reset knows no other node.
                 Ok(Ok(parts)) if slots(&parts) > slots(&best) => best = parts,

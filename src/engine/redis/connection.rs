@@ -9,10 +9,10 @@ use std::{
 };
 
 use bb8_redis::bb8::{ManageConnection, Pool, PooledConnection, RunError};
-use redis::{RedisError, aio::MultiplexedConnection};
+use redis::RedisError;
 use tokio::{sync::watch, time::timeout};
 
-use super::{StoreState, evaluate, monitor::Monitor};
+use super::{StoreState, bounded::RedisSocket, evaluate, monitor::Monitor};
 use crate::decision::{error::Error, time::monotonic};
 
 /// The time limit of connecting and greeting. An overloaded thread is late for each of the round
@@ -31,7 +31,7 @@ pub(super) struct Connector {
 /// A connection of the pool.
 #[derive(Debug)]
 pub(super) struct NodeConnection {
-    pub(super) socket: MultiplexedConnection,
+    pub(super) socket: RedisSocket,
     /// The monitor's epoch when the connection was made.
     pub(super) epoch: u64,
     /// When the connection was made.
@@ -132,7 +132,7 @@ pub(super) async fn borrow<'a>(
 fn unmade(error: &RunError<RedisError>) -> Error {
     match error {
         RunError::User(refusal) => match refusal.code() {
-            Some(code) => evaluate::refused(code, refusal.to_string()),
+            Some(code) => evaluate::refused(code, &refusal.to_string()),
             None => Error::Unavailable(refusal.to_string()),
         },
         error => Error::Unavailable(error.to_string()),

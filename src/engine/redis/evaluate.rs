@@ -14,11 +14,12 @@ use redis::{
 
 use super::{job::Job, marker::Marker};
 use crate::decision::{
-    Item, Reply,
+    Decision, Item, Reply, State,
     acknowledgement::Acknowledgement,
     error::Error,
     metrics,
     script::{self, Script},
+    text,
     time::Timestamp,
 };
 
@@ -53,6 +54,8 @@ const RELOADS_MAX: usize = 8;
 /// The reason of a decision that was not executed because the marker of the store is not the one that
 /// this server knows.
 const MARKER_CHANGED: &str = "the marker of the store has changed";
+/// The bytes of a message of Redis that an error repeats.
+const MESSAGE_MAX: usize = 1024;
 
 /// The jobs of one script call: the same script and slot.
 #[derive(Debug)]
@@ -236,14 +239,15 @@ async fn pipeline(
 pub(super) fn error(error: &RedisError) -> Error {
     match error.code() {
         // Redis refused the whole call. Errors inside a script are replies of its items.
-        Some(code) => refused(code, error.to_string()),
+        Some(code) => refused(code, &error.to_string()),
         None if error.is_connection_refusal() => Error::Unavailable(error.to_string()),
         None => Error::DeadlineExceeded,
     }
 }
 
 /// The error for an answer with an error code: nothing was executed.
-pub(super) fn refused(code: &str, why: String) -> Error {
+pub(super) fn refused(code: &str, why: &str) -> Error {
+    let why = text::start(why, MESSAGE_MAX).to_owned();
     // No server can use the node, as if it were unreachable.
     match ["LOADING", "CLUSTERDOWN", "MASTERDOWN"].contains(&code) {
         true => Error::Unavailable(why),
@@ -254,10 +258,10 @@ pub(super) fn refused(code: &str, why: String) -> Error {
 /// Splits the reply of a batch into the replies of its `count` items, in order. Their time follows.
 /// Counts the expired leases, whose number comes last if there are any.
 pub(super) fn replies(value: Value, count: usize) -> Result<Vec<Result<Reply, Error>>, Error> {
-    let unexpected = |got: &dyn std::fmt::Debug| {
-        Error::Corrupt(format!("expected {count} replies and their time, got {got:?}"))
-    };
-    let Value::Array(mut batch) = value else { return Err(unexpected(&value)) };
+    // Without the reply itself, which can be long: each call of the batch gets the error.
+    let unexpected =
+        |got: usize| Error::Corrupt(format!("expected {count} replies and their time, got {got}"));
+    let Value::Array(mut batch) = value else { return Err(unexpected(0)) };
     if batch.len() == count + 2
         && let Some(Value::Int(expired)) = batch.pop()
     {
@@ -268,16 +272,14 @@ pub(super) fn replies(value: Value, count: usize) -> Result<Vec<Result<Reply, Er
             let now = Timestamp(now.unsigned_abs());
             Ok(batch.into_iter().map(|value| reply(value, now)).collect())
         }
-        last => Err(unexpected(&(batch, last))),
+        last => Err(unexpected(batch.len() + usize::from(last.is_some()))),
     }
 }
 
 /// Parses the reply of one item: an array, or numbers packed into a string. `{-1, message}` is an
 /// error of the item.
 fn reply(value: Value, now: Timestamp) -> Result<Reply, Error> {
-    let unexpected = |what: &dyn std::fmt::Debug| {
-        Error::Corrupt(format!("a script returned an unexpected reply: {what:?}"))
-    };
+    let unexpected = || Error::Corrupt("a script returned a reply of another type".to_owned());
     let values = match value {
         Value::Array(values) => values,
         // Numbers only, packed as 8 bytes each.
@@ -286,14 +288,14 @@ fn reply(value: Value, now: Timestamp) -> Result<Reply, Error> {
             let numbers = numbers.iter().map(|number| Item::Number(i64::from_le_bytes(*number)));
             return Ok(Reply::new(numbers.collect(), now));
         }
-        other => return Err(unexpected(&other)),
+        _ => return Err(unexpected()),
     };
     let mut items = Vec::with_capacity(values.len());
     for value in values {
         items.push(match value {
             Value::Int(number) => Item::Number(number),
             Value::BulkString(bytes) => Item::Bytes(bytes),
-            other => return Err(unexpected(&other)),
+            _ => return Err(unexpected()),
         });
     }
     match items.as_slice() {
@@ -309,6 +311,7 @@ pub(super) fn is_marker_changed(error: &Error) -> bool {
 
 /// The error of an item that failed inside its script.
 fn failed(message: &str) -> Error {
+    let message = text::start(message, MESSAGE_MAX);
     // Codes and texts by which Redis refuses a write inside a script.
     const REFUSALS: [&str; 8] = [
         "READONLY",
@@ -342,5 +345,16 @@ fn failed(message: &str) -> Error {
              DEL removes it"
         )),
         None => Error::Corrupt(message.to_owned()),
+    }
+}
+
+/// Adds the name of the partition to the error of an unreadable value.
+pub(super) fn named<D: Decision>(decision: &D, error: Error) -> Error {
+    match error {
+        Error::Corrupt(what) => {
+            let name = text::escaped(&String::from_utf8_lossy(decision.partition())).to_string();
+            Error::Corrupt(format!("{what}; {} `{name}`", <D::State as State>::CAPABILITY))
+        }
+        error => error,
     }
 }

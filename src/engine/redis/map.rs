@@ -3,7 +3,9 @@
 //! `cluster` and `export` ask it of any node. An answer of another form is an error, never a
 //! partial map.
 
-use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, RedisResult, Value};
+use redis::{ErrorKind, RedisResult, Value};
+
+use super::{address::Endpoint, bounded, source::CONNECT_TIMEOUT};
 
 /// A range of slots with its primary and replicas, each as `host:port`.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,15 +20,10 @@ pub(super) struct SlotRange {
 
 /// Asks a node for the map. A node that does not know its own host is taken to be at the host that
 /// was asked.
-pub(super) async fn parse_map(client: &Client) -> RedisResult<Vec<SlotRange>> {
-    let config = AsyncConnectionConfig::new().set_response_timeout(None);
-    let mut socket = client.get_multiplexed_async_connection_with_config(&config).await?;
-    let value: Value = redis::cmd("CLUSTER").arg("SLOTS").query_async(&mut socket).await?;
-    let host = match client.get_connection_info().addr() {
-        ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host,
-        _ => "",
-    };
-    parse(value, host).ok_or_else(|| {
+pub(super) async fn parse_map(asked: &Endpoint) -> RedisResult<Vec<SlotRange>> {
+    let mut socket = bounded::connect(asked, CONNECT_TIMEOUT).await?;
+    let value: Value = redis::cmd("CLUSTER").arg("SLOTS").query_async(&mut *socket).await?;
+    parse(value, asked.host()).ok_or_else(|| {
         (ErrorKind::UnexpectedReturnType, "cannot parse the answer to CLUSTER SLOTS").into()
     })
 }

@@ -10,7 +10,7 @@
 //! - `node`, `monitor`, `preflight`, `primary_id`, `skew`: a node; its health, preflight, primary
 //!   id, and the token lead over its clock
 //! - `marker`, `loss`: how a loss of the store's data is recognised, reported and accepted
-//! - `job`, `pipeline`, `batch`, `connection`, `evaluate`, `replicas`, `shared`: the pipelines, and
+//! - `job`, `pipeline`, `batch`, `connection`, `bounded`, `evaluate`, `replicas`, `shared`: the pipelines, and
 //!   replica acknowledgement
 //! - `index`, `listing`, `round`, `wake_ups`: the index of partitions for listings and the sweeper,
 //!   and wake-ups; `servers` counts the servers by the channels of their wake-ups
@@ -37,6 +37,7 @@
 
 pub mod address;
 mod batch;
+mod bounded;
 mod cluster;
 mod connection;
 mod evaluate;
@@ -256,7 +257,7 @@ impl Redis {
         if let Some(note) = note {
             self.noted([(partition, note)], epoch).await;
         }
-        let answer = answer?;
+        let answer = answer.map_err(|error| evaluate::named(decision, error))?;
         if answer.repeated {
             self.note_again(slice::from_ref(decision), deadline).await;
         }
@@ -304,7 +305,7 @@ impl Redis {
         let (mut outcomes, mut again) = (Vec::with_capacity(decisions.len()), false);
         for (index, (pending, decision)) in pending.into_iter().zip(decisions).enumerate() {
             let answer = match pending {
-                Ok(pending) => pending.wait().await,
+                Ok(pending) => pending.wait().await.map_err(|why| evaluate::named(decision, why)),
                 Err(refused) => Err(refused),
             };
             let outcome = answer.and_then(|answer| {
@@ -391,7 +392,7 @@ impl Redis {
 /// [`Error::DeadlineExceeded`].
 fn settled<D: Decision>(decision: &D, answer: JobAnswer) -> Result<D::Outcome, Error> {
     let JobAnswer { mut reply, repeated } = answer;
-    let outcome = D::parse(&mut reply)?;
+    let outcome = D::parse(&mut reply).map_err(|error| evaluate::named(decision, error))?;
     match repeated && !(D::DELIVERY.settles)(decision, &outcome) {
         true => Err(Error::DeadlineExceeded),
         false => Ok(outcome),

@@ -5,15 +5,18 @@
 //! need not break connections. If they do not answer, the last named primary stays in use.
 
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use redis::{
-    AsyncConnectionConfig, Client, RedisError, RedisResult, aio::MultiplexedConnection,
-    sentinel::SentinelClient,
-};
+use redis::{RedisError, RedisResult, sentinel::SentinelClient};
+use rustls::ClientConfig;
 use tokio::time::timeout;
+
+use super::{
+    address::Endpoint,
+    bounded::{self, RedisSocket},
+};
 
 /// The time limit of a connect of a probe or an export. Connections of a pipeline have longer.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -24,7 +27,7 @@ const RESOLVE_TIMEOUT: Duration = Duration::from_secs(4);
 #[expect(clippy::large_enum_variant, reason = "one for each node")]
 pub(super) enum NodeSource {
     /// A fixed address.
-    Fixed(Client),
+    Fixed(Endpoint),
     /// The primary that Sentinels name.
     Sentinel(Box<Sentinels>),
 }
@@ -32,73 +35,68 @@ pub(super) enum NodeSource {
 /// The Sentinels, and the last named primary.
 pub(super) struct Sentinels {
     /// The client that asks them, by one caller at a time.
-    sentinels: tokio::sync::Mutex<SentinelClient>,
+    client: tokio::sync::Mutex<SentinelClient>,
+    /// The TLS settings of the data nodes.
+    tls: Option<Arc<ClientConfig>>,
     /// The primary that they named last, and the monitor's epoch at that time.
-    primary: Mutex<Option<(Client, u64)>>,
+    primary: Mutex<Option<(Endpoint, u64)>>,
 }
 
 impl NodeSource {
     /// The primary that these Sentinels name.
-    pub(super) fn sentinel(client: SentinelClient) -> NodeSource {
-        let sentinels = tokio::sync::Mutex::new(client);
-        NodeSource::Sentinel(Box::new(Sentinels { sentinels, primary: Mutex::default() }))
+    pub(super) fn sentinel(client: SentinelClient, tls: Option<Arc<ClientConfig>>) -> NodeSource {
+        let client = tokio::sync::Mutex::new(client);
+        NodeSource::Sentinel(Box::new(Sentinels { client, tls, primary: Mutex::default() }))
     }
 
     /// Connects `within` a time, in this epoch of the monitor. Asks the Sentinels if the known
     /// primary is of an older epoch.
     ///
     /// The connection has no response timeout: the deadline of each call bounds its wait.
-    pub(super) async fn connect(
-        &self,
-        epoch: u64,
-        within: Duration,
-    ) -> RedisResult<MultiplexedConnection> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(within))
-            .set_response_timeout(None);
-        let client = self.client(epoch).await?;
-        client.get_multiplexed_async_connection_with_config(&config).await
+    pub(super) async fn connect(&self, epoch: u64, within: Duration) -> RedisResult<RedisSocket> {
+        bounded::connect(&self.endpoint(epoch).await?, within).await
     }
 
-    /// The client for the address of the node.
-    pub(super) async fn client(&self, epoch: u64) -> RedisResult<Client> {
-        let Sentinels { sentinels, primary } = match self {
-            NodeSource::Fixed(client) => return Ok(client.clone()),
+    /// The address of the node.
+    pub(super) async fn endpoint(&self, epoch: u64) -> RedisResult<Endpoint> {
+        let sentinels = match self {
+            NodeSource::Fixed(endpoint) => return Ok(endpoint.clone()),
             NodeSource::Sentinel(sentinels) => &**sentinels,
         };
+        let primary = &sentinels.primary;
         // An answer from before the last lost connection is too old: the primary may have changed.
         let known = || {
             let known = lock(primary).clone();
-            known.filter(|(_, since)| *since >= epoch).map(|(client, _)| client)
+            known.filter(|(_, since)| *since >= epoch).map(|(endpoint, _)| endpoint)
         };
-        if let Some(client) = known() {
-            return Ok(client);
+        if let Some(endpoint) = known() {
+            return Ok(endpoint);
         }
         let ask = async {
-            let mut sentinels = sentinels.lock().await;
+            let mut client = sentinels.client.lock().await;
             match known() {
                 // Another task asked while this one waited.
-                Some(client) => Ok(client),
-                None => sentinels.async_get_client().await,
+                Some(endpoint) => Ok(endpoint),
+                None => sentinels.ask(&mut client).await,
             }
         };
         match timeout(RESOLVE_TIMEOUT, ask).await.map_err(silent).and_then(|named| named) {
-            Ok(client) => {
-                *lock(primary) = Some((client.clone(), epoch));
-                Ok(client)
+            Ok(endpoint) => {
+                *lock(primary) = Some((endpoint.clone(), epoch));
+                Ok(endpoint)
             }
             // Without an answer the last named primary stays in use, if it still answers.
-            Err(error) => lock(primary).clone().map(|(client, _)| client).ok_or(error),
+            Err(error) => lock(primary).clone().map(|(endpoint, _)| endpoint).ok_or(error),
         }
     }
 
-    /// The client for the last known address; never asks the Sentinels.
-    pub(super) fn client_now(&self) -> RedisResult<Client> {
+    /// The last known address; never asks the Sentinels.
+    pub(super) fn endpoint_now(&self) -> RedisResult<Endpoint> {
         let none = || (redis::ErrorKind::Io, "the Sentinels have not named a primary yet").into();
         match self {
-            NodeSource::Fixed(client) => Ok(client.clone()),
+            NodeSource::Fixed(endpoint) => Ok(endpoint.clone()),
             NodeSource::Sentinel(sentinels) => {
-                lock(&sentinels.primary).clone().map(|(client, _)| client).ok_or_else(none)
+                lock(&sentinels.primary).clone().map(|(endpoint, _)| endpoint).ok_or_else(none)
             }
         }
     }
@@ -110,17 +108,22 @@ impl NodeSource {
 
     /// Whether the Sentinels name another primary than before. `false` without an answer.
     pub(super) async fn has_moved(&self) -> bool {
-        let NodeSource::Sentinel(known) = self else { return false };
-        let Sentinels { sentinels, primary } = &**known;
-        let Some((known, _)) = lock(primary).clone() else { return false };
-        let ask = async { sentinels.lock().await.async_get_client().await };
+        let NodeSource::Sentinel(sentinels) = self else { return false };
+        let Some((known, _)) = lock(&sentinels.primary).clone() else { return false };
+        let ask = async { sentinels.ask(&mut *sentinels.client.lock().await).await };
         match timeout(RESOLVE_TIMEOUT, ask).await {
-            Ok(Ok(named)) => {
-                named.get_connection_info().addr() != known.get_connection_info().addr()
-            }
+            Ok(Ok(named)) => named.info.addr() != known.info.addr(),
             // Without an answer the last named primary stays in use.
             Ok(Err(_)) | Err(_) => false,
         }
+    }
+}
+
+impl Sentinels {
+    /// Asks for the primary.
+    async fn ask(&self, client: &mut SentinelClient) -> RedisResult<Endpoint> {
+        let named = client.async_get_client().await?;
+        Ok(Endpoint { info: named.get_connection_info().clone(), tls: self.tls.clone() })
     }
 }
 

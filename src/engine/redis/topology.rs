@@ -46,8 +46,8 @@ impl Topology {
     pub(super) fn new(address: Address, plan: Plan) -> Topology {
         let single = |source| Topology::Single(Node::new(source, StoreState::Down, &plan));
         match address {
-            Address::Single(client) => single(NodeSource::Fixed(client)),
-            Address::Sentinel(client) => single(NodeSource::sentinel(client)),
+            Address::Single(endpoint) => single(NodeSource::Fixed(endpoint)),
+            Address::Sentinel(client, tls) => single(NodeSource::sentinel(client, tls)),
             Address::Cluster(seeds) => Topology::Cluster(Box::new(Cluster::new(seeds, plan))),
         }
     }

@@ -7,10 +7,13 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use redis::{Client, RedisError, RedisResult};
-use tokio::time::{sleep, timeout};
+use redis::{RedisError, RedisResult};
+use tokio::{
+    task::unconstrained,
+    time::{sleep, timeout},
+};
 
-use super::{Hub, StoreState, node::Node, topology::Topology};
+use super::{Hub, StoreState, address::Endpoint, bounded, node::Node, topology::Topology};
 
 /// The interval after which a silent connection gets a PING. The second constant limits the time of
 /// a PING and of a connect.
@@ -34,8 +37,8 @@ pub(super) async fn listen(topology: &Topology, hub: &Hub) {
             sleep(RETRY_AFTER).await;
             continue;
         };
-        let ended = match node.monitor.source().client(node.monitor.epoch()).await {
-            Ok(client) => follow(&node, &client, hub).await,
+        let ended = match node.monitor.source().endpoint(node.monitor.epoch()).await {
+            Ok(endpoint) => follow(&node, &endpoint, hub).await,
             Err(error) => Err(error),
         };
         // An error with a code is an answer of Redis.
@@ -50,15 +53,16 @@ pub(super) async fn listen(topology: &Topology, hub: &Hub) {
 
 /// Passes wake-ups to the hub until the connection breaks or the node is down. A node that has left
 /// the Cluster stays down; it may be a replica, on which no server is counted.
-async fn follow(node: &Node, client: &Client, hub: &Hub) -> RedisResult<()> {
+async fn follow(node: &Node, endpoint: &Endpoint, hub: &Hub) -> RedisResult<()> {
     let subscribed = async {
-        let (mut sink, messages) = client.get_async_pubsub().await?.split();
+        let (mut sink, messages) = bounded::subscribe(endpoint).await?.split();
         sink.subscribe(&**hub.channel()).await?;
         RedisResult::Ok((sink, messages))
     };
     let (mut sink, mut messages) = timeout(ANSWER_MAX, subscribed).await.map_err(silent)??;
     while node.monitor.is_up() {
-        match timeout(PING_EVERY, messages.next()).await {
+        // All received messages at once: the client of Redis queues them without a limit.
+        match timeout(PING_EVERY, unconstrained(messages.next())).await {
             Ok(Some(message)) => {
                 let number = str::from_utf8(message.get_payload_bytes()).ok();
                 if let Some(number) = number.and_then(|text| text.parse().ok()) {

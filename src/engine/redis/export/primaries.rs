@@ -4,13 +4,11 @@
 //! They do not follow redirects: if a slot moves, the command fails, and the export, import or
 //! count must be repeated.
 
-use redis::{
-    AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisError,
-    aio::MultiplexedConnection, cmd,
-};
+use redis::{Cmd, FromRedisValue, Pipeline, RedisError, cmd};
 
 use super::super::{
-    address::{Address, Template},
+    address::{Address, Endpoint},
+    bounded::{self, RedisSocket},
     map::parse_map,
     options::RedisOptions,
     preflight::{Eviction, Preflight},
@@ -30,7 +28,7 @@ struct Primary {
     slots: Vec<(u16, u16)>,
     /// The `host:port`; empty without a Cluster.
     place: String,
-    socket: MultiplexedConnection,
+    socket: RedisSocket,
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
@@ -47,12 +45,12 @@ impl Primaries {
             nodes: vec![Primary { slots: Vec::new(), place: String::new(), socket }],
         };
         match address {
-            Address::Single(client) => NodeSource::Fixed(client)
+            Address::Single(endpoint) => NodeSource::Fixed(endpoint)
                 .connect(0, CONNECT_TIMEOUT)
                 .await
                 .map(single)
                 .map_err(failed),
-            Address::Sentinel(client) => NodeSource::sentinel(client)
+            Address::Sentinel(client, tls) => NodeSource::sentinel(client, tls)
                 .connect(0, CONNECT_TIMEOUT)
                 .await
                 .map(single)
@@ -64,7 +62,7 @@ impl Primaries {
     /// Runs the preflight on all nodes. Must pass before anything is read or written.
     pub(super) async fn check(&mut self, eviction: Eviction) -> Result<(), String> {
         for node in &mut self.nodes {
-            let info: String = cmd("INFO").query_async(&mut node.socket).await.map_err(told)?;
+            let info: String = cmd("INFO").query_async(&mut *node.socket).await.map_err(told)?;
             let preflight = Preflight::parse(&info);
             if let Some(why) = preflight.refusal(eviction) {
                 return Err(format!("this Redis must not be used: {why}"));
@@ -77,7 +75,7 @@ impl Primaries {
     pub(super) async fn time(&mut self) -> Result<u64, String> {
         let node = self.nodes.first_mut().ok_or("the Cluster has no primary")?;
         let (seconds, micros): (u64, u64) =
-            cmd("TIME").query_async(&mut node.socket).await.map_err(told)?;
+            cmd("TIME").query_async(&mut *node.socket).await.map_err(told)?;
         Ok(seconds * 1_000_000 + micros)
     }
 
@@ -119,7 +117,7 @@ impl Primaries {
         let node = self.nodes.get_mut(node).ok_or("there is no such primary")?;
         let mut scan = cmd("SCAN");
         scan.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1000);
-        scan.query_async(&mut node.socket).await.map_err(told)
+        scan.query_async(&mut *node.socket).await.map_err(told)
     }
 
     /// The memory of keys of one primary, in bytes; `None` for a key that does not exist.
@@ -133,7 +131,7 @@ impl Primaries {
         for key in keys {
             pipeline.cmd("MEMORY").arg("USAGE").arg(key);
         }
-        pipeline.query_async(&mut node.socket).await.map_err(told)
+        pipeline.query_async(&mut *node.socket).await.map_err(told)
     }
 
     /// Sends a command to the node that has its key.
@@ -143,7 +141,7 @@ impl Primaries {
         command: &Cmd,
     ) -> Result<T, String> {
         let position = self.position(key)?;
-        command.query_async(&mut self.nodes[position].socket).await.map_err(told)
+        command.query_async(&mut *self.nodes[position].socket).await.map_err(told)
     }
 
     /// Removes keys. UNLINK frees their memory in the background, so Redis is not blocked.
@@ -154,7 +152,7 @@ impl Primaries {
         }
         for (node, pipeline) in self.nodes.iter_mut().zip(pipelines) {
             if !pipeline.is_empty() {
-                pipeline.query_async::<()>(&mut node.socket).await.map_err(told)?;
+                pipeline.query_async::<()>(&mut *node.socket).await.map_err(told)?;
             }
         }
         Ok(())
@@ -176,14 +174,10 @@ impl Primaries {
 }
 
 /// Connects to the primaries of a Cluster. One seed that answers is enough.
-async fn cluster(seeds: &[Template]) -> Result<Primaries, String> {
+async fn cluster(seeds: &[Endpoint]) -> Result<Primaries, String> {
     let mut failed = "the URL contains no node".to_owned();
     for seed in seeds {
-        let parts = match seed.client() {
-            Ok(client) => parse_map(&client).await,
-            Err(error) => Err(error),
-        };
-        let parts = match parts {
+        let parts = match parse_map(seed).await {
             Ok(parts) => parts,
             Err(error) => {
                 failed = error.to_string();
@@ -208,9 +202,8 @@ async fn cluster(seeds: &[Template]) -> Result<Primaries, String> {
 }
 
 /// Connects to `place` with the user and TLS settings of `seed`.
-async fn connect(seed: &Template, place: &str) -> Result<MultiplexedConnection, RedisError> {
+async fn connect(seed: &Endpoint, place: &str) -> Result<RedisSocket, RedisError> {
     let (host, port) = place.rsplit_once(':').unwrap_or((place, ""));
-    let client: Client = seed.at(host, port.parse().unwrap_or(6379)).client()?;
-    let config = AsyncConnectionConfig::new().set_response_timeout(None);
-    client.get_multiplexed_async_connection_with_config(&config).await
+    let endpoint = seed.at(host, port.parse().unwrap_or(6379));
+    bounded::connect(&endpoint, CONNECT_TIMEOUT).await
 }

@@ -7,6 +7,7 @@ use tokio::time::timeout;
 
 use super::{
     super::{
+        bounded::RedisSocket,
         evaluate::{self, ProbeRequest, Probed},
         marker::{Marker, Settlement},
         preflight::Preflight,
@@ -30,7 +31,7 @@ const COUNT_AT: u32 = 4;
 /// The connection of the probes.
 pub(super) struct Probe {
     /// `None` before the first probe and after a failed one.
-    pub(super) socket: Option<MultiplexedConnection>,
+    pub(super) socket: Option<RedisSocket>,
     /// The monitor's epoch when the connection was made.
     pub(super) epoch: u64,
     /// Whether this is the first probe, whose result is logged in any case.
@@ -107,9 +108,9 @@ impl Monitor {
     }
 
     /// Connects and runs the preflight.
-    async fn inspect(&self, epoch: u64) -> RedisResult<(MultiplexedConnection, Preflight)> {
+    async fn inspect(&self, epoch: u64) -> RedisResult<(RedisSocket, Preflight)> {
         let mut socket = self.source.connect(epoch, CONNECT_TIMEOUT).await?;
-        match redis::cmd("INFO").query_async::<String>(&mut socket).await {
+        match redis::cmd("INFO").query_async::<String>(&mut *socket).await {
             Ok(info) => Ok((socket, Preflight::parse(&info))),
             // The user may not run INFO.
             Err(error) if error.code() == Some("NOPERM") => {
@@ -180,7 +181,7 @@ impl Monitor {
                         }
                         return Ok(Inspection::Fit);
                     }
-                    Some(code) => Err(evaluate::refused(code, error.to_string())),
+                    Some(code) => Err(evaluate::refused(code, &error.to_string())),
                     None => return Err(error),
                 },
             };

@@ -56,8 +56,8 @@ impl Monitor {
 
     /// The address of the node, for people.
     pub(in super::super) fn place(&self) -> String {
-        let client = self.source.client_now();
-        client.map(|client| client.get_connection_info().addr().to_string()).unwrap_or_default()
+        let endpoint = self.source.endpoint_now();
+        endpoint.map(|endpoint| endpoint.info.addr().to_string()).unwrap_or_default()
     }
 
     /// Writes what an operator has settled into the marker of the store. Fails if the node does not

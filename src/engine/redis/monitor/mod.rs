@@ -246,7 +246,7 @@ impl Monitor {
         let is_first = std::mem::take(&mut probe.is_first);
         let is_busy = self.answered.swap(false, Ordering::Relaxed) && self.is_up();
         // Outside the time limit below: asking the Sentinels has a longer one.
-        let named = self.source.client(self.epoch()).await.map(drop);
+        let named = self.source.endpoint(self.epoch()).await.map(drop);
         let asked = async {
             named?;
             self.ask(probe).await
@@ -262,9 +262,9 @@ impl Monitor {
             }
             Ok(Ok(Inspection::Unfit(why))) => self.set_down(&why, true, is_first),
             Ok(Err(error)) => {
-                let answers = error.code().is_some_and(|code| {
-                    matches!(evaluate::refused(code, String::new()), Error::Refused(_))
-                });
+                let answers = error
+                    .code()
+                    .is_some_and(|code| matches!(evaluate::refused(code, ""), Error::Refused(_)));
                 self.set_down(&error.to_string(), answers, is_first);
             }
             // Calls are answered, so the node is up although the probe was slow.

@@ -1,9 +1,11 @@
 use std::sync::{OnceLock, atomic::AtomicU64};
 
-use redis::{Client, ErrorKind};
+use redis::ErrorKind;
 
 use super::{
     super::{
+        RedisOptions,
+        address::Address,
         evaluate::Scripts,
         marker::{Markers, OnStoreLoss},
         servers::ServerChannels,
@@ -27,8 +29,9 @@ fn monitor(state: StoreState) -> Monitor {
         markers: Markers::new(OnStoreLoss::Refuse, "test:store", None),
         servers: ServerChannels::of(&"test:hints:0".into()),
     };
-    let client = Client::open("redis://127.0.0.1:1").expect("an address");
-    Monitor::new(NodeSource::Fixed(client), state, Eviction::Refuse, Arc::new(shared))
+    let options = RedisOptions::new("redis://127.0.0.1:1");
+    let Ok(Address::Single(endpoint)) = options.address() else { panic!("an address") };
+    Monitor::new(NodeSource::Fixed(endpoint), state, Eviction::Refuse, Arc::new(shared))
 }
 
 fn timed_out() -> RedisError {
