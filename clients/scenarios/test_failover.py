@@ -84,7 +84,8 @@ def test_an_unreachable_store_is_an_error_with_retry_after(connect, engine, clea
 
     redis = Redis()
     cleanup.append(redis)
-    server = Server(redis.url)
+    # Redis comes back empty.
+    server = Server(redis.url, settings='on_store_loss = "continue"\n')
     cleanup.append(server)
     client = connect(server.address)
     client.next(name=name)

@@ -30,12 +30,17 @@ const WITH_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
     \r\n\
     Tollgate speaks gRPC over HTTP/2 with TLS. Call it with a gRPC client, \
     for instance `grpcurl -cacert FILE`.\n";
-/// The answer to HTTP/2 without TLS on a port with TLS: SETTINGS, then GOAWAY with the error
+/// The answer to HTTP/2 without TLS on a port with TLS: SETTINGS, and GOAWAY with the error
 /// INADEQUATE_SECURITY and a text.
-const GOAWAY: &[u8] = b"\0\0\0\x04\0\0\0\0\0\
-    \0\0\x35\x07\0\0\0\0\0\
+const SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
+const GOAWAY: &[u8] = b"\0\0\x35\x07\0\0\0\0\0\
     \0\0\0\0\0\0\0\x0c\
     this port of Tollgate requires TLS: use https";
+
+/// The type of the frame that begins a call.
+const HEADERS: u8 = 1;
+/// Time in which the first call of a connection without TLS is awaited on a port with TLS.
+const FIRST_CALL: Duration = Duration::from_millis(500);
 
 /// Time until a peer must have read the answer.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -76,19 +81,47 @@ pub(super) async fn opening(stream: &mut Stream) -> io::Result<Opening> {
 /// Answers a peer whose first bytes do not fit the port, and closes the connection. `is_tls`:
 /// whether the port requires TLS.
 pub(super) async fn refuse(stream: &mut Stream, opening: Opening, is_tls: bool) {
-    let answer = match opening {
-        Opening::Http2 => GOAWAY,
-        _ if is_tls => WITH_TLS,
-        _ => WITHOUT_TLS,
-    };
     note(stream, opening, is_tls);
     // A peer that does not read the answer in time gets none.
-    let _ = timeout(FAREWELL, async {
-        if stream.read(&mut [0; 4096]).await.is_ok() && stream.write_all(answer).await.is_ok() {
-            close(stream).await;
+    let answer = timeout(FAREWELL, async {
+        match opening {
+            Opening::Http2 => go_away(stream).await,
+            _ => {
+                stream.read(&mut [0; 4096]).await?;
+                stream.write_all(if is_tls { WITH_TLS } else { WITHOUT_TLS }).await
+            }
         }
-    })
-    .await;
+    });
+    if let Ok(Ok(())) = answer.await {
+        close(stream).await;
+    }
+}
+
+/// Refuses a connection without TLS on a port with TLS. The answer waits for the first call, which
+/// then fails with the text: gRPC's C library would connect again immediately, without end, for a
+/// call that has no connection yet when the established connection ends.
+async fn go_away(stream: &mut Stream) -> io::Result<()> {
+    stream.write_all(SETTINGS).await?;
+    if let Ok(Err(error)) = timeout(FIRST_CALL, first_call(stream)).await {
+        return Err(error);
+    }
+    stream.write_all(GOAWAY).await
+}
+
+/// Reads until a call begins.
+async fn first_call(stream: &mut Stream) -> io::Result<()> {
+    let mut unread = stream.take(UNREAD_BYTES_MAX);
+    unread.read_exact(&mut [0; PREFACE.len()]).await?;
+    loop {
+        let mut head = [0; 9];
+        unread.read_exact(&mut head).await?;
+        let [high, middle, low, kind, ..] = head;
+        if kind == HEADERS {
+            return Ok(());
+        }
+        let length = u32::from_be_bytes([0, high, middle, low]);
+        io::copy(&mut (&mut unread).take(length.into()), &mut io::sink()).await?;
+    }
 }
 
 /// Logs why the connection is closed.

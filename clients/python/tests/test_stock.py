@@ -11,6 +11,7 @@ from tollgate import (
     CancelOutcome,
     ConfirmOutcome,
     Error,
+    QuantityDiffers,
     ReservationState,
     Short,
 )
@@ -36,7 +37,9 @@ async def test_a_scope_confirms(any_connection: Connection, name: str) -> None:
     reservation = await stock.reserve("o-1", 2, hold=60, buyer="b", buyer_limit=2)
     assert isinstance(reservation, Reservation)
     assert timedelta(seconds=50) < reservation.valid_for < timedelta(seconds=60)
-    repeat = await stock.reserve("o-1", 3)
+    with pytest.raises(QuantityDiffers):
+        await stock.reserve("o-1", 3)
+    repeat = await stock.reserve("o-1", 2)
     assert isinstance(repeat, Reservation)
     assert (repeat.quantity, repeat.replayed) == (2, True)
     held = await stock.get()
