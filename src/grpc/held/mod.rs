@@ -43,7 +43,7 @@ const STREAMS_FREE: usize = 8;
 /// share the counter.
 const STREAMS_BLOCK: usize = 32;
 /// The memory of an open stream, in bytes, without its message.
-const STREAM_COST: usize = 3 * 1024;
+const STREAM_COST: usize = 4 * 1024;
 /// The memory of this number of streams is charged at a time, and none for the first stream.
 const CHARGED_BLOCK: usize = 8;
 
