@@ -25,6 +25,7 @@ end
 -- Ends a lease that the task's next lease replaces.
 local function changes_replace_lease(pool, member, task, now)
   pool.news[#pool.news + 1] = pool_event(POOL_EVENT_EXPIRED, task.token, task.attempt, member, now)
+  pool.replaced = (pool.replaced or 0) + 1
   changes_list_lease(pool, leases_encode(member, task), false)
 end
 
@@ -70,7 +71,10 @@ end
 
 local function changes_apply(pool, now)
   if #pool.news > 0 then
-    pool_event_append(pool, now, pool.news)
+    events_append(pool.events, pool.history, now, unpack(pool.news))
+    -- Redis can refuse the write: then nothing is counted.
+    expired_leases = expired_leases + (pool.replaced or 0)
+    pool.replaced = nil
   end
   if pool.has_changed then
     changes_write_leases(pool)

@@ -12,8 +12,8 @@ local function pool_event(kind, token, attempt, member, now, outcome, capacity)
     .. (capacity and digits(capacity) or '') .. ' ' .. digits(now) .. ' ' .. member
 end
 
--- Appends events of a pool, and counts the expired leases among them. Redis can refuse the write:
--- then nothing is counted.
+-- Appends events of expired entries of a pool, and counts the leases among them. Redis can refuse the
+-- write: then nothing is counted.
 local function pool_event_append(pool, now, events)
   events_append(pool.events, pool.history, now, unpack(events))
   for _, event in ipairs(events) do
