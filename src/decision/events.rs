@@ -115,7 +115,7 @@ impl<E: Serialize + DeserializeOwned> History<E> {
         let next = upto.max(self.base);
         let events = self.events.iter().skip((next - self.base) as usize);
         for (number, event) in (next + 1..).zip(events) {
-            to.put(&[&[letter], &number.to_be_bytes()], &(self.forget, event));
+            to.insert(&[&[letter], &number.to_be_bytes()], &(self.forget, event));
         }
         self.written = (self.base, self.base + self.events.len() as u64);
     }

@@ -62,6 +62,10 @@ impl Reread {
         for change in changes.row().iter() {
             match change {
                 Change::Put(key, value) => drop(self.entries.insert(key.into(), value.into())),
+                Change::Insert(key, value) => {
+                    let before = self.entries.insert(key.into(), value.into());
+                    assert!(before.is_none(), "the key is not new");
+                }
                 Change::Remove(key) => drop(self.entries.remove(key)),
                 Change::Clear(prefix) => self.entries.retain(|key, _| !key.starts_with(prefix)),
             }

@@ -20,6 +20,9 @@ const KEPT_BYTES: usize = 8 << 10;
 pub enum Change<'a> {
     /// Sets the value of a key.
     Put(&'a [u8], &'a [u8]),
+    /// Sets the value of a key that has never been set. If the key is removed before it was written,
+    /// nothing is written.
+    Insert(&'a [u8], &'a [u8]),
     /// Removes a key.
     Remove(&'a [u8]),
     /// Removes all keys with this prefix.
@@ -38,6 +41,7 @@ pub struct Row {
 }
 
 const PUT: u8 = b'p';
+const INSERT: u8 = b'i';
 const REMOVE: u8 = b'r';
 const CLEAR: u8 = b'c';
 const LENGTH: usize = size_of::<u32>();
@@ -128,6 +132,7 @@ pub fn decode_changes(mut rest: &[u8]) -> impl Iterator<Item = Change<'_>> {
         rest = next;
         Some(match *letter {
             PUT => Change::Put(key, value),
+            INSERT => Change::Insert(key, value),
             REMOVE => Change::Remove(key),
             CLEAR => Change::Clear(key),
             _ => return None,
@@ -179,6 +184,11 @@ impl Changes {
     /// Sets the value of a part.
     pub fn put(&mut self, part: &[&[u8]], value: &impl Serialize) {
         self.push(PUT, part, |bytes| encode(value, bytes));
+    }
+
+    /// Sets the value of a part that has never been set.
+    pub fn insert(&mut self, part: &[&[u8]], value: &impl Serialize) {
+        self.push(INSERT, part, |bytes| encode(value, bytes));
     }
 
     /// Removes a part.

@@ -3,6 +3,8 @@
 use std::{
     mem,
     sync::{Arc, PoisonError, atomic::Ordering},
+    thread,
+    time::Duration,
 };
 
 use super::{
@@ -10,6 +12,12 @@ use super::{
     queue::QueuedRows,
 };
 use crate::decision::time::KeptClock;
+
+/// A write of this number of changes says that many calls are in flight: the next write pauses.
+const CROWD: u64 = 8;
+/// The pause before the next write in a crowd. More calls then share a write, and a write takes a
+/// core from the threads that decide.
+const PAUSE: Duration = Duration::from_micros(500);
 
 /// Appends the queue to the log: on a thread, or by [`JournalWriter::log`] in simulations.
 ///
@@ -40,7 +48,11 @@ impl LogWriter {
     pub(super) fn run(mut self) {
         let _end = FailureGuard(self.shared.clone());
         while self.wait() {
+            let before = self.last;
             self.write();
+            if self.last - before >= CROWD {
+                thread::sleep(PAUSE);
+            }
         }
         self.close();
     }

@@ -81,6 +81,7 @@ impl JournalWriter {
             }
             // The batch is kept: the next call writes it again, with later changes.
             Err(why) => {
+                self.batch.note_failure();
                 if is_closing {
                     tracing::error!(
                         why,

@@ -54,7 +54,7 @@ impl Unsent {
         let mut changes = Changes::default();
         line.record(&mut changes).map_err(str::to_owned)?;
         for change in changes.row().iter() {
-            let Change::Put(key, value) = change else { continue };
+            let (Change::Put(key, value) | Change::Insert(key, value)) = change else { continue };
             self.put(key, value).map_err(|Unreadable(why)| why)?;
         }
         Ok(())
