@@ -1,4 +1,4 @@
-//! Compiles `proto/` without an installed protoc, builds the scripts of `lua/`, and reads the commit.
+//! Compiles `proto/` without an installed protoc, and reads the commit.
 //!
 //! In the generated messages every `string` is a `Bytes`, with the same wire format. A name is then
 //! a slice of the received message instead of a copy. Text that is not UTF-8 reaches our
@@ -8,10 +8,8 @@
 
 #[path = "src/cli/version/commit.rs"]
 mod commit;
-#[path = "src/decision/script/include.rs"]
-mod include;
 
-use std::{env, error::Error, fmt::Write, fs, path::PathBuf};
+use std::{env, error::Error, fs, path::PathBuf};
 
 use prost_types::{DescriptorProto, FileDescriptorSet, field_descriptor_proto::Type};
 
@@ -30,10 +28,8 @@ const COMMIT: &str = "TOLLGATE_BUILD_COMMIT";
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
-    println!("cargo:rerun-if-changed=lua");
     println!("cargo:rustc-env=TOLLGATE_BUILD={}", build()?);
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    fs::write(out.join("scripts.rs"), scripts()?)?;
 
     let mut compiler = protox::Compiler::new(["proto"])?;
     compiler.include_source_info(true).include_imports(true).open_files(PROTOS)?;
@@ -95,45 +91,4 @@ fn strings_to_bytes(message: &mut DescriptorProto) {
         }
     }
     message.nested_type.iter_mut().for_each(strings_to_bytes);
-}
-
-/// The table of all scripts, as Rust.
-fn scripts() -> Result<String, Box<dyn Error>> {
-    let (mut code, mut all, mut open) = (String::new(), String::new(), String::new());
-    for (index, script) in include::build(&lua_files()?)?.into_iter().enumerate() {
-        let include::Built { name, keys, argv, repeated, shared, gives_tokens, checks_store, text } =
-            script;
-        let (folder, verb) = name.split_once('/').ok_or("a script outside a folder")?;
-        if open != folder {
-            let end = if open.is_empty() { "" } else { "}\n" };
-            writeln!(code, "{end}/// The scripts of `lua/{folder}/`.\npub mod {folder} {{")?;
-            writeln!(code, "use super::Script;")?;
-            folder.clone_into(&mut open);
-        }
-        let verb = verb.to_uppercase();
-        writeln!(code, "/// `lua/{name}.lua`\npub static {verb}: Script = Script {{")?;
-        writeln!(
-            code,
-            "name: {name:?}, index: {index}, keys: {keys}, argv: {argv}, shared: {shared:?},"
-        )?;
-        write!(code, "repeated: {repeated}, checks_store: {checks_store}, ")?;
-        writeln!(code, "gives_tokens: {gives_tokens}, text: {text:?} }};")?;
-        write!(all, "&{folder}::{verb}, ")?;
-    }
-    writeln!(code, "}}\n/// All scripts.\npub static ALL: &[&Script] = &[{all}];")?;
-    Ok(code)
-}
-
-fn lua_files() -> Result<include::Files, Box<dyn Error>> {
-    let mut files = include::Files::new();
-    for folder in fs::read_dir("lua")?.collect::<Result<Vec<_>, _>>()? {
-        if folder.file_type()?.is_dir() {
-            for file in fs::read_dir(folder.path())?.collect::<Result<Vec<_>, _>>()? {
-                let path = file.path().with_extension("");
-                let name = path.strip_prefix("lua")?.to_str().ok_or("a name that is not UTF-8")?;
-                files.insert(name.to_owned(), fs::read_to_string(file.path())?);
-            }
-        }
-    }
-    Ok(files)
 }

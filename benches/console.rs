@@ -22,8 +22,8 @@ use tokio::{
     task::JoinHandle,
     time::sleep,
 };
-use tollgate::decision::time::monotonic;
 use tollgate_client::pb::{self, admission_service_client::AdmissionServiceClient};
+use tollgate_core::time::monotonic;
 use tonic::transport::Channel;
 
 type Client = AdmissionServiceClient<Channel>;

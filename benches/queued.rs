@@ -15,8 +15,8 @@ mod process;
 use std::{env, time::Duration};
 
 use process::{Process, serve};
-use tollgate::decision::time::monotonic;
 use tollgate_client::pb::{self, admission_service_client::AdmissionServiceClient};
+use tollgate_core::time::monotonic;
 use tonic::transport::Channel;
 
 type Client = AdmissionServiceClient<Channel>;

@@ -16,17 +16,15 @@ use std::{
 };
 
 use bytes::Bytes;
-use tollgate::{
+use tollgate::server::allocator::{self, Allocator};
+use tollgate_core::{
     admission::{AdmitDecision, AdmitTask, GetPool, Settings},
-    decision::{
-        names::Name,
-        time::{Clock, Millis, monotonic},
-    },
-    engine::{
-        Engine,
-        embedded::{Disk, Durability, Embedded},
-    },
-    server::allocator::{self, Allocator},
+    names::Name,
+    time::{Clock, Millis, monotonic},
+};
+use tollgate_engine::{
+    Engine,
+    embedded::{Disk, Durability, Embedded},
 };
 
 // The same allocator as the server.

@@ -17,8 +17,8 @@ use std::{env, time::Duration};
 use hdrhistogram::Histogram;
 use process::serve;
 use tokio::task::JoinSet;
-use tollgate::decision::time::monotonic;
 use tollgate_client::pb::{self, lock_service_client::LockServiceClient};
+use tollgate_core::time::monotonic;
 use tonic::{Request, transport::Channel};
 
 type Locks = LockServiceClient<Channel>;

@@ -11,28 +11,26 @@
 //! - `console`: pages of the admin listener for operators, in a browser.
 //! - [`admin`]: status and metrics for operators.
 //! - [`grpc`]: parses requests into decisions and converts outcomes into responses.
-//! - [`engine`]: runs decisions, in this process or in Redis. Contains the denial cache, the
+//! - [`tollgate_engine`]: runs decisions, in this process or in Redis. Contains the denial cache, the
 //!   waiters, the event feeds and the sweeper.
-//! - [`admission`], [`rate`], [`sequence`], [`lock`], [`stock`]: the rules of a capability, one
-//!   file per verb. Each verb is a [`decision::Decision`]: `decide` in Rust, its twin in `lua/`.
-//! - [`decision`]: the seam between rules and engines, and the vocabulary that they share: names,
-//!   time, leases, waiters, events, errors, scripts, persistence.
+//! - [`tollgate_core`]: the rules of each capability, one file per verb, and their vocabulary. Each
+//!   verb is a [`tollgate_core::Decision`]: `decide` in Rust, its twin in `lua/`.
+//! - [`tollgate_telemetry`]: counters, spans, paced log lines.
 //!
-//! Dependencies point one way: cli → config → server → grpc → engine → capabilities → decision; no
-//! two folders depend on each other. The commands are clients of a server, by the crate
-//! `tollgate_client` of `clients/rust`; the console calls its stubs in the process. Only `grpc` uses
-//! the generated messages of the server, only `grpc`, `server` and `console` use tonic, only
-//! `engine::redis` uses Redis.
+//! Dependencies point one way: cli → config → server → grpc → engine → core; no two folders depend on
+//! each other. The commands are clients of a server, by the crate `tollgate_client` of `clients/rust`;
+//! the console calls its stubs in the process. Only `grpc` uses the generated messages of the server,
+//! only `grpc`, `server` and `console` use tonic, only `tollgate_engine::redis` uses Redis.
 //!
 //! # The path of a request
 //! 1. [`server`] assigns the connection to a thread. Each thread has a single-threaded runtime; a
 //!    call stays on it.
 //! 2. [`grpc`] parses the request into a decision and reports all invalid fields at once. The
 //!    settings come from the configuration.
-//! 3. [`engine`] looks into the denial cache. A cached refusal is answered at once. A call with
-//!    `max_wait` is handled by [`engine::waiters`], which repeats the decision when a slot may be
+//! 3. [`tollgate_engine`] looks into the denial cache. A cached refusal is answered at once. A call with
+//!    `max_wait` is handled by [`tollgate_engine::waiters`], which repeats the decision when a slot may be
 //!    free. Concurrent calls for numbers of one sequence are merged by the coalescer
-//!    ([`engine::coalescer`]).
+//!    ([`tollgate_engine::coalescer`]).
 //! 4. The store decides in one atomic step. The embedded engine locks the shard of the partition
 //!    and calls `decide`; with a data directory it also appends the changes to a write batch. The
 //!    Redis engine encodes KEYS and ARGV, sends them with other calls on a pipeline as one EVALSHA,
@@ -40,7 +38,7 @@
 //! 5. If the store is unreachable, the fallback may answer. A new ban is also entered into the
 //!    index that ListBans reads.
 //! 6. [`grpc`] converts the outcome. A refusal is an answer with status OK. An
-//!    [`Error`](decision::error::Error) becomes a gRPC error: it could not be decided.
+//!    [`Error`](tollgate_core::error::Error) becomes a gRPC error: it could not be decided.
 //!
 //! # Glossary
 //! - *Partition*: the unit of atomicity: one pool, rate key, sequence, lock or sku.
@@ -65,19 +63,11 @@
 #![recursion_limit = "256"]
 
 pub mod admin;
-pub mod admission;
 pub mod cli;
 pub mod config;
 mod console;
-pub mod decision;
-pub mod engine;
-pub mod envoy;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
 pub mod grpc;
-pub mod lock;
-pub mod rate;
-pub mod sequence;
 pub mod server;
-pub mod stock;

@@ -20,6 +20,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 const LINES_MAX: usize = 400;
@@ -47,6 +48,11 @@ fn files(folder: &str, ending: &str) -> Vec<(PathBuf, String)> {
     found
 }
 
+/// The code of the program: the server and its crates.
+fn sources() -> Vec<(PathBuf, String)> {
+    ["src", "crates"].into_iter().flat_map(|folder| files(folder, "rs")).collect()
+}
+
 /// The code of a file: no comments, no text after `#[cfg(test)]`.
 fn code(text: &str) -> String {
     let code = text.split("#[cfg(test)]").next().unwrap();
@@ -71,7 +77,9 @@ fn names_of(group: &str) -> String {
 
 #[test]
 fn files_are_short() {
-    for (path, text) in ["src", "clients", "tests"].iter().flat_map(|folder| files(folder, "rs")) {
+    for (path, text) in
+        ["src", "crates", "clients", "tests"].iter().flat_map(|folder| files(folder, "rs"))
+    {
         let lines = text.lines().count();
         assert!(lines <= LINES_MAX, "{}: {lines} lines, at most {LINES_MAX}", path.display());
     }
@@ -98,7 +106,7 @@ fn test_files_are_declared() {
 
 #[test]
 fn functions_are_short() {
-    for (path, text) in ["src", "clients"].iter().flat_map(|folder| files(folder, "rs")) {
+    for (path, text) in ["src", "crates", "clients"].iter().flat_map(|folder| files(folder, "rs")) {
         let lines: Vec<&str> = text.lines().collect();
         for (start, line) in lines.iter().enumerate() {
             let code = line.trim_start();
@@ -135,13 +143,13 @@ fn dependencies_are_named_in_their_own_places() {
         ("tonic_", &["src/grpc", "src/server"]),
         ("pb::", &["src/grpc", "src/server/health.rs", "src/console", "src/cli"]),
         ("tollgate_client", &["src/console", "src/cli"]),
-        ("redis::", &["src/engine", "src/config", "src/cli/serve.rs", "src/cli/command.rs"]),
-        ("bb8", &["src/engine/redis"]),
-        ("redb", &["src/engine/embedded/store"]),
+        ("redis::", &["crates/engine", "src/config", "src/cli/serve.rs", "src/cli/command.rs"]),
+        ("bb8", &["crates/engine/src/redis"]),
+        ("redb", &["crates/engine/src/embedded/store"]),
         ("opentelemetry", &["src/server/otlp"]),
         ("unsafe", &["src/server/allocator.rs"]),
     ];
-    for (path, text) in files("src", "rs") {
+    for (path, text) in sources() {
         let code = if is_test(&path) { code(&text) } else { code_with_imports(&text) };
         for (word, places) in places {
             let allowed = places
@@ -154,58 +162,60 @@ fn dependencies_are_named_in_their_own_places() {
 
 /// The folders of `src`, each with the folders whose modules it may name. A folder may only name
 /// folders above it in this list, so no two depend on each other.
-const FOLDERS: [(&str, &[&str]); 15] = [
-    ("decision", &[]),
-    ("admission", &["decision"]),
-    ("lock", &["decision"]),
-    ("rate", &["decision"]),
-    ("envoy", &["decision", "rate"]),
-    ("sequence", &["decision"]),
-    ("stock", &["decision"]),
-    ("engine", &["decision", "admission", "lock", "rate", "sequence", "stock"]),
-    ("admin", &["decision", "admission", "envoy", "engine"]),
-    (
-        "grpc",
-        &["decision", "admission", "lock", "rate", "envoy", "sequence", "stock", "engine", "admin"],
-    ),
+const FOLDERS: [(&str, &[&str]); 7] = [
+    ("admin", &[]),
+    ("grpc", &["admin"]),
     // The console calls services, and knows no engine.
-    ("console", &["decision", "admin", "grpc"]),
-    (
-        "server",
-        &["decision", "admission", "rate", "sequence", "engine", "admin", "grpc", "console"],
-    ),
-    (
-        "config",
-        &[
-            "decision",
-            "admission",
-            "rate",
-            "envoy",
-            "sequence",
-            "engine",
-            "admin",
-            "grpc",
-            "server",
-        ],
-    ),
-    ("fuzz", &["engine", "grpc", "config"]),
-    (
-        "cli",
-        &[
-            "decision",
-            "admission",
-            "lock",
-            "rate",
-            "envoy",
-            "sequence",
-            "stock",
-            "engine",
-            "grpc",
-            "server",
-            "config",
-        ],
-    ),
+    ("console", &["admin", "grpc"]),
+    ("server", &["admin", "grpc", "console"]),
+    ("config", &["admin", "grpc", "server"]),
+    ("fuzz", &["grpc", "config"]),
+    ("cli", &["grpc", "server", "config"]),
 ];
+
+/// The crates of `crates`, each with the crates that it may depend on.
+const CRATES: [(&str, &[&str]); 3] =
+    [("core", &[]), ("telemetry", &[]), ("engine", &["core", "telemetry"])];
+
+/// What Cargo would build although a crate has no use for it.
+const FOREIGN: [(&str, &[&str]); 3] = [
+    ("core", &["tokio", "tonic", "hyper", "redis", "redb", "tracing"]),
+    ("telemetry", &["tokio", "tonic", "hyper", "redis", "redb"]),
+    ("engine", &["tonic", "hyper"]),
+];
+
+/// The crates that Cargo builds for a crate of `crates`, itself included, without those of its tests.
+fn tree(name: &str) -> BTreeSet<String> {
+    let tree = Command::new(env!("CARGO"))
+        .args(["tree", "--locked", "--offline", "--edges", "normal", "--prefix", "none"])
+        .args(["--format", "{p}", "--package", &format!("tollgate-{name}")])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+    let tree = String::from_utf8(tree.stdout).unwrap();
+    tree.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn crates_depend_on_what_they_may() {
+    let listed: BTreeSet<&str> = CRATES.iter().map(|(name, _)| *name).collect();
+    let found = fs::read_dir(root().join("crates")).unwrap();
+    let found: BTreeSet<String> =
+        found.map(|folder| folder.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(listed, found.iter().map(String::as_str).collect());
+    for (name, named) in CRATES {
+        let tree = tree(name);
+        let ours = tree.iter().filter_map(|other| other.strip_prefix("tollgate-"));
+        let ours: BTreeSet<&str> = ours.filter(|other| *other != name).collect();
+        assert_eq!(ours, named.iter().copied().collect(), "the dependencies of {name}");
+        for (_, foreign) in FOREIGN.iter().filter(|(of, _)| *of == name) {
+            for other in *foreign {
+                assert!(!tree.contains(*other), "{name} depends on {other}");
+            }
+        }
+    }
+}
 
 #[test]
 fn dependencies_point_one_way() {
@@ -235,11 +245,20 @@ fn dependencies_point_one_way() {
 }
 
 #[test]
-fn capabilities_know_no_engine() {
-    let capabilities = ["src/admission", "src/lock", "src/rate", "src/sequence", "src/stock"];
-    for (path, text) in capabilities.iter().flat_map(|folder| files(folder, "rs")) {
-        for word in ["engine", "async", "std::time", "tokio"] {
-            assert!(!code(&text).contains(word), "{} says {word}", path.display());
+fn capabilities_know_neither_an_engine_nor_each_other() {
+    let capabilities = ["admission", "envoy", "lock", "rate", "sequence", "stock"];
+    for capability in capabilities {
+        for (path, text) in files(&format!("crates/core/src/{capability}"), "rs") {
+            for word in ["engine", "async", "std::time"] {
+                assert!(!code(&text).contains(word), "{} says {word}", path.display());
+            }
+            let named = code_with_imports(&text);
+            for other in capabilities.iter().filter(|other| **other != capability) {
+                // The rules of Envoy are limits of a rate.
+                let is_allowed = (capability, *other) == ("envoy", "rate");
+                let names = named.contains(&format!("crate::{other}::"));
+                assert!(is_allowed || !names, "{} names {other}", path.display());
+            }
         }
     }
 }
@@ -263,7 +282,7 @@ fn types(text: &str) -> impl Iterator<Item = &str> {
 #[test]
 fn each_type_has_its_own_name() {
     let mut owners = BTreeMap::new();
-    let sources = files("src", "rs");
+    let sources = sources();
     for (path, text) in sources.iter().filter(|(path, _)| !is_test(path)) {
         for name in types(&code(text)) {
             let other = owners.insert(name.to_owned(), path);

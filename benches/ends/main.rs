@@ -26,8 +26,8 @@ use std::{
 };
 
 use process::{Process, serve_by};
-use tollgate::decision::time::{Clock, monotonic};
 use tollgate_client::pb::{self, admission_service_client::AdmissionServiceClient};
+use tollgate_core::time::{Clock, monotonic};
 use tonic::transport::Channel;
 
 pub(crate) type Client = AdmissionServiceClient<Channel>;

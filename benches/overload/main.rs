@@ -32,8 +32,8 @@ use line::{End, Line};
 use prost::Message;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tokio::time::{MissedTickBehavior, interval};
-use tollgate::decision::time::monotonic;
 use tollgate_client::pb;
+use tollgate_core::time::monotonic;
 
 const REDIS: u16 = 21_989;
 const CONNECTIONS: usize = 16;

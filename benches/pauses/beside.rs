@@ -9,12 +9,10 @@ use std::{
 };
 
 use tokio::runtime::Builder;
-use tollgate::{
-    admission::AdmitTask,
-    decision::{Decision, error::Error, time::monotonic},
-    engine::{Engine, embedded::Sharded},
-    rate::CheckRate,
+use tollgate_core::{
+    Decision, admission::AdmitTask, error::Error, rate::CheckRate, time::monotonic,
 };
+use tollgate_engine::{Engine, embedded::Sharded};
 
 use crate::{
     PATIENCE, check, rule,

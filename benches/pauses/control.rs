@@ -8,7 +8,7 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-use tollgate::decision::time::monotonic;
+use tollgate_core::time::monotonic;
 
 use crate::{
     SWEPT_FOR,

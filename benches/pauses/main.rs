@@ -30,23 +30,21 @@ use std::{
 
 use bytes::Bytes;
 use tokio::time::sleep;
-use tollgate::{
+use tollgate::server::allocator::{self, Allocator};
+use tollgate_core::{
+    Decision,
     admission::{
         AdmitTask, CompleteTask, ConfigurePool, GetPool, Outcome, Overrides, Settings, SweepPool,
         TaskName,
     },
-    decision::{
-        Decision,
-        error::Error,
-        names::Name,
-        time::{Clock, Millis, monotonic},
-    },
-    engine::{
-        Engine,
-        embedded::{Disk, Durability, Embedded, Sharded},
-    },
+    error::Error,
+    names::Name,
     rate::{Algorithm, CheckRate, LimitSpec, MeterName, Rule, RuleSpec},
-    server::allocator::{self, Allocator},
+    time::{Clock, Millis, monotonic},
+};
+use tollgate_engine::{
+    Engine,
+    embedded::{Disk, Durability, Embedded, Sharded},
 };
 
 use beside::ask;

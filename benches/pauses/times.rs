@@ -4,7 +4,7 @@ use std::{fs::File, os::unix::fs::FileExt, time::Instant};
 
 use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
-use tollgate::decision::time::monotonic;
+use tollgate_core::time::monotonic;
 
 /// Shortest time that counts as a pause, in ns.
 const LONG: u64 = 1_000_000;

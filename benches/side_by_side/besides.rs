@@ -8,7 +8,7 @@ use std::{
 };
 
 use indicatif::ProgressBar;
-use tollgate::decision::time::monotonic;
+use tollgate_core::time::monotonic;
 
 use crate::{
     client::Opinion,

@@ -12,7 +12,7 @@ use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
 };
-use tollgate::decision::time::monotonic;
+use tollgate_core::time::monotonic;
 
 use crate::{
     call::Load,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, fs, sync::Arc};
 
-use tollgate::decision::time::monotonic;
+use tollgate_core::time::monotonic;
 
 use crate::{
     call::{Call, Load, NUMBER, first_is},

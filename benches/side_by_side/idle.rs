@@ -8,7 +8,7 @@ use tokio::{
     net::TcpStream,
     time::sleep,
 };
-use tollgate::decision::time::monotonic;
+use tollgate_core::time::monotonic;
 
 use crate::{
     call::{Call, first_is},

@@ -10,7 +10,7 @@ use std::{
 };
 
 use tokio::time::sleep;
-use tollgate::decision::time::monotonic;
+use tollgate_core::time::monotonic;
 
 /// Time limit of a build.
 const BUILD: Duration = Duration::from_secs(15 * 60);

@@ -2,7 +2,7 @@
 
 use std::{fs, time::Instant};
 
-use tollgate::decision::time::monotonic;
+use tollgate_core::time::monotonic;
 
 /// Process of a row, and its Redis.
 pub(crate) struct Meter {

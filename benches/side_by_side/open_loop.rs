@@ -13,7 +13,7 @@ use tokio::{
     sync::{Notify, Semaphore},
     time::timeout,
 };
-use tollgate::decision::time::monotonic;
+use tollgate_core::time::monotonic;
 
 use crate::{
     call::Load,

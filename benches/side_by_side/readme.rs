@@ -8,7 +8,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use tollgate::decision::time::Clock;
+use tollgate_core::time::Clock;
 
 const BEGIN: &str = "<!-- side_by_side: begin; written by `cargo bench --bench side_by_side` -->";
 const END: &str = "<!-- side_by_side: end -->";

@@ -11,7 +11,7 @@ use std::{
 };
 
 use tokio::time::sleep;
-use tollgate::decision::time::monotonic;
+use tollgate_core::time::monotonic;
 
 use crate::{
     call::{Call, Load, hexadecimal},

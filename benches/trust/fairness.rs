@@ -3,8 +3,8 @@
 use std::{path::Path, process::Stdio, sync::Arc, time::Duration};
 
 use tokio::{process::Command, time::sleep};
-use tollgate::decision::time::monotonic;
 use tollgate_client::{Access, Connection, Options, RetryBudget};
+use tollgate_core::time::monotonic;
 
 use crate::{
     load,

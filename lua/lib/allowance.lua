@@ -1,5 +1,5 @@
 -- What this script call, with all its items, may still spend on expired entries; the twin of
--- src/decision/allowance.rs. Lapsed waiters, expired leases and queued tasks share it, so that a
+-- crates/core/src/allowance.rs. Lapsed waiters, expired leases and queued tasks share it, so that a
 -- call stays below 5 ms whatever has expired at the same time. A unit is about 3 µs of Redis
 -- time. The last entry may cost more than is left.
 local allowance = 500

@@ -1,5 +1,5 @@
 -- Calendar of serials: periods since 2000-01-01 on a clock with a fixed offset from UTC, in the
--- years 2000 to 2099. Every fourth of them is a leap year. Twin of src/sequence/calendar.rs and
+-- years 2000 to 2099. Every fourth of them is a leap year. Twin of crates/core/src/sequence/calendar.rs and
 -- dating.rs.
 --
 -- A dating is text: "unit shift capacity ahead". unit is the length of a period in µs, 'month'

@@ -1,4 +1,4 @@
--- Evaluates one check; twin of src/rate/check/evaluation.rs. With `look` nothing changes.
+-- Evaluates one check; twin of crates/core/src/rate/check/evaluation.rs. With `look` nothing changes.
 --
 -- @include ban check limits tiers
 

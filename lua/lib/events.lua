@@ -1,4 +1,4 @@
--- History of changes; twin of src/decision/events.rs. A list: the number before the first event, then
+-- History of changes; twin of crates/core/src/events.rs. A list: the number before the first event, then
 -- the events. Numbers rise by one. A lost history starts again at the time in µs, which is
 -- beyond every number that it had.
 --

@@ -1,4 +1,4 @@
--- Waiters in order of arrival; twin of src/decision/waiters/queue.rs.
+-- Waiters in order of arrival; twin of crates/core/src/waiters/queue.rs.
 --
 -- @include allowance
 --

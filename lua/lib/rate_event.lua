@@ -4,7 +4,7 @@
 --
 -- @include events
 local RATE_EVENT_BANNED, RATE_EVENT_UNBANNED = 3, 4
--- Events kept per shard, at least; twin of src/rate/log.rs.
+-- Events kept per shard, at least; twin of crates/core/src/rate/log.rs.
 local RATE_EVENT_HISTORY = 1000
 local RATE_EVENT_NO_BAN = { ends = 0, strikes = 0, reason = '' }
 

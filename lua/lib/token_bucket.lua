@@ -1,4 +1,4 @@
--- Token buckets: GCRA; src/rate/token_bucket.rs cites the source. Usage: tat u64 and part u32,
+-- Token buckets: GCRA; crates/core/src/rate/token_bucket.rs cites the source. Usage: tat u64 and part u32,
 -- the theoretical arrival time in µs and 1/max µs. Then its max u32 (0: the counter holds only
 -- notices), its window u64 and the time u64 at which it was stored. `extra` is max; the ceiling
 -- is the burst.

@@ -3,6 +3,6 @@
 -- An algorithm is a table: load(limit, text, at, size, now), wait(limit, cost, now),
 -- spend(limit, cost, now), count(limit), reset(limit, now), dump(limit, now), since(limit, now). A
 -- stored usage has `least` bytes and a multiple of `each`. Twins are the structs of
--- src/rate/usage.rs.
+-- crates/core/src/rate/usage.rs.
 local USAGE_COUNT_MAX = 4294967295
 local USAGE_UNREADABLE = 'CORRUPT usage of the key; ResetRate repairs it'

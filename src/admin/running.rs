@@ -16,15 +16,12 @@ use super::{
     reload::Reload,
     status::{Readiness, Status},
 };
-use crate::{
-    decision::{
-        budget::NamespaceUsage,
-        error::Error,
-        metrics::{RpcLabels, configuration},
-        time::{Clock, Timestamp, monotonic},
-    },
-    engine::{Engine, StoreLoss, StoreState},
+use tollgate_core::{
+    error::Error,
+    time::{Clock, Timestamp, monotonic},
 };
+use tollgate_engine::{Engine, StoreLoss, StoreState, budget::NamespaceUsage};
+use tollgate_telemetry::metrics::{RpcLabels, configuration};
 
 /// A running server: its engine, and whether it is draining.
 #[derive(Debug)]

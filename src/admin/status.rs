@@ -2,12 +2,10 @@
 
 use serde::Serialize;
 
-pub use crate::engine::{LossState, StoreLoss};
+pub use tollgate_engine::{LossState, StoreLoss};
 
-use crate::{
-    decision::{metrics::configuration::Configuration, time::Timestamp},
-    engine::StoreState,
-};
+use tollgate_engine::StoreState;
+use tollgate_telemetry::metrics::configuration::Configuration;
 
 /// The status of a server. Times are in µs since the Unix epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -88,11 +86,10 @@ impl Readiness {
 
 impl From<Configuration> for ConfigurationStatus {
     fn from(Configuration { hash, loaded, failure }: Configuration) -> ConfigurationStatus {
-        let micros = |time: Timestamp| time.0;
-        let failed_micros = failure.as_ref().map(|failure| failure.time.0);
+        let failed_micros = failure.as_ref().map(|failure| failure.time);
         ConfigurationStatus {
             hash,
-            loaded_micros: loaded.map(micros),
+            loaded_micros: loaded,
             last_error: failure.map(|failure| failure.error),
             failed_micros,
         }

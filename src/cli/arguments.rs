@@ -16,7 +16,8 @@ use super::{
     command::{Cli, Command},
     exit,
 };
-use crate::{config::secret::has_password, decision::text::escaped_lines};
+use crate::config::secret::has_password;
+use tollgate_telemetry::text::escaped_lines;
 
 /// Parses the arguments. The error is the exit code: 64 for a wrong command line, 0 after `--help`.
 pub(super) fn parse() -> Result<Command, ExitCode> {

@@ -13,7 +13,7 @@ use super::{
     pool::until,
     table::Column,
 };
-use crate::rate::{LENGTH_MAX, LENGTH_MIN};
+use tollgate_core::rate::{LENGTH_MAX, LENGTH_MIN};
 
 /// Text after the options in `--help`.
 pub const HELP: &str = "\

@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use tollgate_client::{Connection, Error, Options, RetryBudget};
 
 use super::flags::AccessFlags;
-use crate::decision::text::escaped_lines;
+use tollgate_telemetry::text::escaped_lines;
 
 /// Deadline of a call.
 const DEADLINE: Duration = Duration::from_secs(5);

@@ -37,8 +37,8 @@ use crate::{
         DataDir, EmbeddedOptions, EngineChoice, ServeFlags,
         store::{self, ExportFlags, ImportFlags},
     },
-    engine::embedded::Durability,
 };
+use tollgate_engine::embedded::Durability;
 
 /// Tollgate decides for backends, over gRPC, whether something may happen. It admits at most N
 /// tasks at once to an external system, with a lease for each. It limits the rates of callers, with

@@ -3,7 +3,7 @@
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 
 use super::{exit, print::warn};
-use crate::decision::text::escaped_lines;
+use tollgate_telemetry::text::escaped_lines;
 
 /// Asks on the terminal whether to go on, unless `--yes` is given. The error is the exit code: a
 /// refusal, or a missing `--yes` where nobody can answer.

@@ -8,7 +8,8 @@ use std::{
 use clap::Subcommand;
 
 use super::{OutputFlags, exit, json, print};
-use crate::{config::envoy, envoy::explain};
+use crate::config::envoy;
+use tollgate_core::envoy::explain;
 
 /// The sub-commands of `tollgate envoy`.
 #[derive(Debug, Subcommand)]

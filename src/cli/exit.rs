@@ -3,7 +3,7 @@
 use std::{fmt::Display, process::ExitCode};
 
 use super::print::warn;
-use crate::engine::{
+use tollgate_engine::{
     embedded::OpenError,
     export::{Failure, Unfit},
 };

@@ -7,15 +7,13 @@ use clap::{Args, ValueEnum, builder::RangedI64ValueParser, value_parser};
 
 use tollgate_client::{Access, Against, check_url, pb, time};
 
-use crate::{
-    decision::{
-        names::{Name, Namespace},
-        time::Millis,
-    },
+use tollgate_core::{
+    names::{Name, Namespace},
     rate::{
         Algorithm, BUCKET_MAX, CALENDAR_MAX, COUNT_MAX, LENGTH_MAX, LENGTH_MIN, LimitSpec,
         RuleSpec, TierAction, TierSpec, Violation,
     },
+    time::Millis,
 };
 
 /// Default of `--max` without `--ban-above`.

@@ -11,7 +11,7 @@ use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
 use serde_json::{Serializer, Value};
 
-use crate::decision::text::escaped_json;
+use tollgate_telemetry::text::escaped_json;
 
 static DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 static CONTRACT: LazyLock<Option<DescriptorPool>> =

@@ -11,7 +11,7 @@ use super::{
     output::OutputFlags,
     rate::{ban, usage},
 };
-use crate::decision::text::escaped;
+use tollgate_telemetry::text::escaped;
 
 /// Text after the options in `--help`.
 pub const HELP: &str = "\

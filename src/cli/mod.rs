@@ -61,10 +61,10 @@ use crate::{
         Config, EngineChoice, secret,
         store::{ExportFlags, ImportFlags, StoreFlags},
     },
-    engine::export::{Failure, Store},
     grpc::access,
     server::allocator,
 };
+use tollgate_engine::export::{Failure, Store};
 
 pub use client::ClientError;
 pub use flags::{AccessFlags, AlgorithmName, RuleFlags, ServerFlags};

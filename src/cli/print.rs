@@ -5,7 +5,7 @@ use std::{
     io::{self, ErrorKind::BrokenPipe, IsTerminal, Write, stderr, stdout},
 };
 
-use crate::decision::text::escaped_lines;
+use tollgate_telemetry::text::escaped_lines;
 
 /// Prints a text to standard output. Ignores failures, because the reader may have closed the pipe.
 pub(crate) fn say(text: &str) {

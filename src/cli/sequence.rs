@@ -17,7 +17,7 @@ use super::{
     table::Column,
     watch::millis,
 };
-use crate::sequence::VALUE_MAX;
+use tollgate_core::sequence::VALUE_MAX;
 
 /// Text after the options in `--help`.
 pub const HELP: &str = "\

@@ -14,18 +14,16 @@ use crate::{
         AdminOptions, Config, DataDir, EmbeddedOptions, EngineChoice, FirstConfig, LiveParts,
         MetricsSection, Reloader, ServeFlags, secret,
     },
-    decision::{
-        budget::CallerLimits,
-        metrics::{self, configuration},
-        time::Clock,
-    },
-    engine::{
-        Engine,
-        embedded::{Ceiling, Disk, Embedded, OpenError},
-        redis::{Redis, unfinished_import},
-    },
     server::{self, Admin, Limits, Rules, otlp::Otlp, telemetry, tls::Tls},
 };
+use tollgate_core::time::Clock;
+use tollgate_engine::{
+    Engine,
+    budget::CallerLimits,
+    embedded::{Ceiling, Disk, Embedded, OpenError},
+    redis::{Redis, unfinished_import},
+};
+use tollgate_telemetry::metrics::{self, configuration};
 
 /// Open files besides connections of callers: those of the admin listener, the store, the log.
 const OTHER_FILES: u64 = 512;

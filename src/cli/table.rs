@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::decision::text::escaped;
+use tollgate_telemetry::text::escaped;
 
 /// A column with its heading. Texts are left-aligned, numbers right-aligned.
 #[derive(Debug, Clone, Copy)]

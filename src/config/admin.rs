@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use serde::{Deserialize, Deserializer, de::Error};
 
 use super::ConfigError;
-use crate::decision::{globs::Globs, names::Namespace};
+use tollgate_core::{globs::Globs, names::Namespace};
 
 /// The default address.
 const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 50052);

@@ -3,12 +3,10 @@
 use serde::Deserialize;
 
 use super::jwt::{JwtSection, KeySet};
-use crate::{
-    decision::names::{NAME_BYTES_MAX, Namespace},
-    grpc::access::{
-        CallerSpec, Callers, Digest, Permission, Permissions, Reflection, Service, Services,
-    },
+use crate::grpc::access::{
+    CallerSpec, Callers, Digest, Permission, Permissions, Reflection, Service, Services,
 };
+use tollgate_core::names::{NAME_BYTES_MAX, Namespace};
 
 /// The most callers, and the most digests of one caller.
 const CALLERS_MAX: usize = 1000;

@@ -8,10 +8,11 @@ use std::{
 use serde::{Deserialize, Deserializer, de::Error};
 
 use super::value::denial_cache;
-use crate::{
-    decision::{fallback::OnStoreFailure, time::Millis},
+use crate::server::input_file;
+use tollgate_core::{
     envoy::{EnvoyRules, EnvoySettings, Headers, RuleFile},
-    server::input_file,
+    fallback::OnStoreFailure,
+    time::Millis,
 };
 
 /// Maximum number of files with rules.

@@ -21,7 +21,8 @@ use super::{
     tls::TlsSection,
     value::{length, number, text},
 };
-use crate::decision::{budget::CallerLimits, fallback::REPLICAS_MAX, time::Millis};
+use tollgate_core::{fallback::REPLICAS_MAX, time::Millis};
+use tollgate_engine::budget::CallerLimits;
 
 /// A parsed configuration file.
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -10,10 +10,8 @@ use super::{
     admin::{self, AdminChoice},
     tls::TlsFlags,
 };
-use crate::{
-    engine::{embedded::Durability, redis::RedisOptions},
-    server::telemetry,
-};
+use crate::server::telemetry;
+use tollgate_engine::{embedded::Durability, redis::RedisOptions};
 
 /// Smallest `memory_max`, bytes: an idle server and some space to work.
 const MEMORY_MAX_MIN: u64 = 32 << 20;

@@ -18,13 +18,11 @@ use super::{
     parse_text,
     tls::TlsOptions,
 };
-use crate::{
-    envoy::{EnvoyRules, RuleFile},
-    server::{
-        input_file,
-        tls::{TlsContents, TlsGeneration},
-    },
+use crate::server::{
+    input_file,
+    tls::{TlsContents, TlsGeneration},
 };
+use tollgate_core::envoy::{EnvoyRules, RuleFile};
 
 /// The contents of all files of a configuration.
 #[derive(Debug)]

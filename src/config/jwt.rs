@@ -10,10 +10,10 @@ use serde::{Deserialize, Deserializer};
 
 use super::value::length;
 use crate::{
-    decision::time::Millis,
     grpc::access::{Jwt, JwtAlgorithm},
     server::fetch,
 };
+use tollgate_core::time::Millis;
 
 /// The default of `jwks_refresh`.
 const REFRESH: Millis = Millis(300_000);

@@ -8,13 +8,11 @@ use std::{path::PathBuf, time::Instant};
 use parking_lot::Mutex;
 
 use super::jwt::JwtSection;
-use crate::{
-    decision::time::monotonic,
-    server::{
-        fetch::{self, Authorities},
-        input_file,
-    },
+use crate::server::{
+    fetch::{self, Authorities},
+    input_file,
 };
+use tollgate_core::time::monotonic;
 
 /// Maximum number of stored URLs: the one in use, and others that were tried.
 const URLS_MAX: usize = 4;

@@ -9,7 +9,8 @@ use serde::{
 };
 
 use super::value::{length, number};
-use crate::decision::{budget::CallerLimits, time::Millis};
+use tollgate_core::time::Millis;
+use tollgate_engine::budget::CallerLimits;
 
 /// Range of the timeouts.
 const TIMES: RangeInclusive<Millis> = Millis(100)..=Millis(600_000);

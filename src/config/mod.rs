@@ -47,14 +47,17 @@ pub use reload::{LiveParts, Reloader};
 pub use tls::{ClientAuth, TlsFlags, TlsOptions};
 
 use crate::{
-    admission::{Catalog, PoolRule},
-    decision::budget::{CallerLimits, NamespaceRule, Peers},
-    engine::{embedded::Durability, redis::RedisOptions},
     grpc::{
         CurrentRules, DecisionRules,
         access::{Access, Callers, Reflection},
     },
     server::{Rules, input_file, otlp::OtlpOptions},
+};
+use tollgate_core::admission::{Catalog, PoolRule};
+use tollgate_engine::{
+    budget::{CallerLimits, NamespaceRule, Peers},
+    embedded::Durability,
+    redis::RedisOptions,
 };
 
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 50051);

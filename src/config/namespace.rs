@@ -6,7 +6,7 @@ use super::{
     limits::size,
     value::{namespace, number},
 };
-use crate::decision::budget::{NamespaceLimits, NamespaceRule};
+use tollgate_engine::budget::{NamespaceLimits, NamespaceRule};
 
 /// The largest limit.
 const MOST: i64 = 1_000_000_000;

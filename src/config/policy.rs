@@ -5,12 +5,14 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde::{Deserialize, Deserializer, de::Error};
 
 use super::value::{denial_cache, length, namespace, parse_length, utc_offset};
-use crate::{
-    decision::{fallback::OnStoreFailure, names::Name, time::Millis},
+use tollgate_core::{
+    fallback::OnStoreFailure,
+    names::Name,
     rate::{
         Algorithm, CALENDAR_MAX, LENGTH_MAX, LENGTH_MIN, LimitSpec, Override, Policies, Policy,
         Rule, RuleSpec, TierAction, TierSpec,
     },
+    time::Millis,
 };
 
 /// `[[policy]]`

@@ -3,12 +3,14 @@
 use serde::{Deserialize, Deserializer};
 
 use super::value::{denial_cache, length, number, wait_replicas, wait_timeout};
-use crate::{
+use tollgate_core::{
+    acknowledgement::Acknowledgement,
     admission::{
         ATTEMPTS_MAX, AfterFailover, CAPACITY_MAX, GRACE_MAX, HISTORY_MAX, HISTORY_MIN, LEASE_MAX,
         LEASE_MIN, PoolRule, QUEUED_MAX, RETENTION_MAX, RETENTION_MIN, Settings,
     },
-    decision::{acknowledgement::Acknowledgement, fallback::OnStoreFailure, time::Millis},
+    fallback::OnStoreFailure,
+    time::Millis,
 };
 
 /// `[[pool]]`

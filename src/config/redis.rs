@@ -8,14 +8,12 @@ use super::{
     ConfigError,
     value::{length, number, text},
 };
-use crate::{
-    decision::time::Millis,
-    engine::redis::{
-        Eviction, OnStoreLoss, RedisOptions,
-        address::{Certificates, SentinelUser},
-        is_store_id,
-    },
-    server::input_file,
+use crate::server::input_file;
+use tollgate_core::time::Millis;
+use tollgate_engine::redis::{
+    Eviction, OnStoreLoss, RedisOptions,
+    address::{Certificates, SentinelUser},
+    is_store_id,
 };
 
 /// `[redis]`

@@ -21,11 +21,11 @@ use super::{
 };
 use crate::{
     admin::reload::{Difference, Reload, ReloadError, Reloaded, Reloading},
-    decision::{budget::Peers, metrics::configuration},
-    engine::Engine,
     grpc::{CurrentRules, access::Access},
     server::{self, telemetry::LogLevel, tls::Tls},
 };
+use tollgate_engine::{Engine, budget::Peers};
+use tollgate_telemetry::metrics::configuration;
 
 /// Time between two checks for changed files.
 const CHECK_EVERY: Duration = Duration::from_secs(5);

@@ -3,7 +3,8 @@
 use std::{fmt, path::Path};
 
 use super::ConfigError;
-use crate::{engine::redis::address::Password, server::input_file};
+use crate::server::input_file;
+use tollgate_engine::redis::address::Password;
 
 /// The warning about a password in the arguments.
 pub const IN_ARGUMENTS: &str = "the password of --engine is in the arguments, which every user \

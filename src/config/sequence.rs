@@ -5,15 +5,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer};
 
 use super::value::{length, namespace, number, utc_offset, wait_replicas, wait_timeout};
-use crate::{
-    decision::{
-        acknowledgement::{Acknowledgement, WAIT_TIMEOUT},
-        time::Millis,
-    },
+use tollgate_core::{
+    acknowledgement::{Acknowledgement, WAIT_TIMEOUT},
     rate::UTC_OFFSET_MAX,
     sequence::{
         AHEAD_DEFAULT, AHEAD_MAX, Dating, Layout, RESERVE_MAX, Reserve, SequenceRule, Sequences,
     },
+    time::Millis,
 };
 
 /// `[[sequence]]`

@@ -6,10 +6,8 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Deserializer};
 
 use super::{ConfigError, value::length};
-use crate::{
-    decision::time::Millis,
-    server::tls::{ClientFiles, TlsFiles},
-};
+use crate::server::tls::{ClientFiles, TlsFiles};
+use tollgate_core::time::Millis;
 
 /// Default of `max_connection_age` where clients have certificates: a revoked one ends by then.
 const CLIENT_CONNECTION_AGE: Duration = Duration::from_secs(3600);

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Deserializer, de::Error};
 
-use crate::decision::{
+use tollgate_core::{
     acknowledgement::{REPLICAS_MAX, WAIT_TIMEOUT_MAX, WAIT_TIMEOUT_MIN},
     denial::DENIAL_CACHE_MAX,
     globs::NamespaceGlob,

@@ -6,7 +6,7 @@ use hyper::{
 };
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-use crate::decision::text::start;
+use tollgate_telemetry::text::start;
 
 pub(super) const SESSION: &str = "tollgate_session";
 pub(super) const MESSAGE: &str = "tollgate_message";

@@ -19,7 +19,7 @@ use super::{
     shares::{HeldShare, SharedMaximum},
     visit::Visit,
 };
-use crate::decision::time::coarse;
+use tollgate_telemetry::coarse;
 
 /// The maximum number of feeds.
 const FEEDS_MAX: usize = 100;

@@ -10,7 +10,7 @@ use std::{
 
 use askama::filters::HtmlSafe;
 
-use crate::decision::time::Timestamp;
+use tollgate_core::time::Timestamp;
 
 /// A time as in `datetime`: RFC 3339 in UTC, with milliseconds.
 pub(super) fn iso(time: Timestamp) -> String {

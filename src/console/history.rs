@@ -5,13 +5,9 @@ use std::{array, collections::VecDeque, time::Duration};
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
-use crate::{
-    admin::metrics::ProcessTotals,
-    decision::{
-        metrics::CODES,
-        time::{coarse, monotonic},
-    },
-};
+use crate::admin::metrics::ProcessTotals;
+use tollgate_telemetry::metrics::CODES;
+use tollgate_telemetry::{coarse, monotonic};
 
 /// The length of a step of a chart, seconds.
 pub(super) const STEP: u64 = 5;

@@ -16,7 +16,7 @@ use super::{
     shares::{HeldShare, ShareRefused, SharedMaximum},
     visit::Visit,
 };
-use crate::decision::time::{Timestamp, monotonic};
+use tollgate_core::time::{Timestamp, monotonic};
 
 /// The most streams of a server.
 const STREAMS_MAX: usize = 500;

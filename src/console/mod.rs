@@ -53,7 +53,6 @@ use tokio::{sync::Notify, time::sleep};
 
 use crate::{
     admin::{RunningServer, metrics::PoolMetrics},
-    decision::metrics::refusals,
     grpc::{InProcess, Routes, access::Access},
 };
 use feeds::EventFeeds;
@@ -63,6 +62,7 @@ use live::LivePages;
 use page::Problem;
 use pool_history::{PoolHistory, PoolStep};
 use sessions::Sessions;
+use tollgate_telemetry::metrics::refusals;
 use visit::Visit;
 
 /// The body of an answer.

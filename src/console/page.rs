@@ -6,7 +6,7 @@ use askama::Template;
 use hyper::StatusCode;
 use tonic::{Code, Status};
 
-use crate::decision::time::Timestamp;
+use tollgate_core::time::Timestamp;
 
 /// A page of the console.
 #[derive(Debug, Clone)]

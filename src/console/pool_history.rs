@@ -14,7 +14,7 @@ use super::{
     history::{STEPS, step_now},
     shares::{HeldShare, Holder, SharedMaximum},
 };
-use crate::decision::names::Name;
+use tollgate_core::names::Name;
 
 /// The most pools with a history.
 const POOLS_MAX: usize = 1_000;

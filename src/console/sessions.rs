@@ -10,7 +10,7 @@ use ring::{
 };
 
 use super::shares::{HeldShare, Holder, SharedMaximum};
-use crate::decision::time::coarse;
+use tollgate_telemetry::coarse;
 
 /// How long a session lasts.
 pub(super) const AGE_MAX: Duration = Duration::from_secs(8 * 3600);

@@ -12,7 +12,7 @@ use super::{
     sessions::{self, Token},
     visit::encoded,
 };
-use crate::decision::names::Namespace;
+use tollgate_core::names::Namespace;
 
 /// Sign-ins in progress. Further ones are refused at once. A wrong token is answered after a second,
 /// so at most this many wrong tokens a second can be tried.

@@ -12,7 +12,7 @@ use hyper::{
 use tokio::time::timeout;
 
 use super::{Console, ConsoleBody, answer, live::Watching, visit::Visit};
-use crate::decision::time::coarse;
+use tollgate_telemetry::coarse;
 
 /// The content type of streams.
 pub(super) const CONTENT: &str = "text/event-stream";

@@ -13,15 +13,15 @@ use super::{
 };
 use crate::{
     admin::RunningServer,
-    decision::{
-        names::{Name, Namespace},
-        time::{Clock, Timestamp},
-    },
     grpc::{InProcess, access::ConsoleCaller},
 };
 use bytes::Bytes;
 use hyper::http::request::Parts;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use tollgate_core::{
+    names::{Name, Namespace},
+    time::{Clock, Timestamp},
+};
 
 /// The characters of a name that stay as they are in a URL.
 const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');

@@ -1,6 +1,7 @@
 //! The targets of the fuzzer. Only tests and the program in `fuzz/` compile this module.
 
-use crate::{config, engine, grpc};
+use crate::{config, grpc};
+use tollgate_engine as engine;
 
 /// Runs one input. A fault is a panic.
 pub type Target = fn(&[u8]);

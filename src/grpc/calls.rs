@@ -6,7 +6,7 @@ use ahash::RandomState;
 use tonic::Status;
 
 use super::access::{self, rpc};
-use crate::decision::metrics::{CountedCall, METHODS_MAX, RpcLabels};
+use tollgate_telemetry::metrics::{CountedCall, METHODS_MAX, RpcLabels};
 
 /// The RPCs of health and reflection: service, method and kind.
 const OTHERS: [(&str, &str, &str); 5] = [

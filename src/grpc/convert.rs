@@ -2,7 +2,7 @@
 
 use prost_types::{Duration, Timestamp};
 
-use crate::decision::{
+use tollgate_core::{
     AsOf,
     time::{self, Millis},
 };

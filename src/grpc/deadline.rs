@@ -9,7 +9,7 @@ use hyper::{HeaderMap, header::HeaderName};
 use tonic::Request;
 
 use super::scope::Scope;
-use crate::decision::time::{Millis, monotonic};
+use tollgate_core::time::{Millis, monotonic};
 
 /// Deadline of calls without `grpc-timeout`.
 pub(super) const DEFAULT: Duration = Duration::from_secs(1);

@@ -15,12 +15,12 @@ use tonic::Status;
 use tonic_types::FieldViolation;
 
 use super::{envoy_pb::RateLimitRequest, pb, status};
-use crate::{
+use tollgate_core::{
     admission::{ENQUEUE_MAX, REQUESTS_MAX},
-    decision::budget::{self, ReachedLimit},
     envoy::{DESCRIPTORS_MAX, ENTRIES_MAX},
     rate::{BAN_DURATIONS_MAX, CHECKS_MAX, LIMITS_MAX, TIERS_MAX},
 };
+use tollgate_engine::budget::{self, ReachedLimit};
 
 /// Messages up to this length are decoded without counting. They have few elements, which the
 /// request parser checks.

@@ -6,15 +6,13 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use tonic::Status;
 
-use super::{access::Watched, fields::Fields};
-use crate::{
-    decision::{
-        error::Error,
-        line_pace::LinePace,
-        names::{Name, Namespace},
-    },
-    engine::feed::{Start, Topic, Watcher},
+use super::{access::Watched, fields::Fields, status::from_error};
+use tollgate_core::{
+    error::Error,
+    names::{Name, Namespace},
 };
+use tollgate_engine::feed::{Start, Topic, Watcher};
+use tollgate_telemetry::line_pace::LinePace;
 
 /// Ends the namespace in a cursor. Neither namespaces nor cursors contain it.
 const SLASH: u8 = b'/';
@@ -39,7 +37,7 @@ fn failed(error: Error) -> Status {
     if let Some(suppressed) = FAILED.due() {
         tracing::debug!(%error, suppressed, "a stream of events has failed");
     }
-    error.into()
+    from_error(error)
 }
 
 /// Returns a cursor of a topic for callers. It carries the namespace of the topic:

@@ -10,7 +10,7 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 use super::{access::rpc, scope::Origin, status::code_name, traces::is_fault};
-use crate::decision::{line_pace::LinePaces, spans, text};
+use tollgate_telemetry::{line_pace::LinePaces, spans, text};
 
 /// Maximum number of lines about one kind of failure in a period.
 const LINES_MAX: u32 = 5;

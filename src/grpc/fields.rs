@@ -11,7 +11,7 @@ use tonic::{Code, Status};
 use tonic_types::FieldViolation;
 
 use super::{scope::Scope, status};
-use crate::decision::{
+use tollgate_core::{
     names::{Name, Namespace, check_text},
     time::{Millis, Timestamp},
     waiters::WAIT_MAX,
@@ -243,7 +243,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::decision::globs::Globs;
+    use tollgate_core::globs::Globs;
 
     fn fields(namespace: &str, names: &[&str]) -> Fields {
         let names: Vec<String> = names.iter().map(|&glob| glob.into()).collect();

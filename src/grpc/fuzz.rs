@@ -20,10 +20,8 @@ use super::{
     },
     scope::Scope,
 };
-use crate::{
-    decision::{names::Namespace, time::Clock},
-    engine::{Engine, embedded::Embedded},
-};
+use tollgate_core::{names::Namespace, time::Clock};
+use tollgate_engine::{Engine, embedded::Embedded};
 
 /// Requests that one engine decides, so that memory does not grow with the number of inputs.
 const REQUESTS_MAX: usize = 4_096;

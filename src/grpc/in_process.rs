@@ -23,7 +23,7 @@ use super::{
     routes::Routes,
     tonic_call::Called,
 };
-use crate::decision::names::Namespace;
+use tollgate_core::names::Namespace;
 
 /// The metadata that names who banned a key, or lifted its ban.
 const ACTOR: HeaderName = HeaderName::from_static("x-tollgate-actor");

@@ -6,7 +6,7 @@
 //! 2. `parse` also checks the permission for the names in the request.
 //! 3. The engine decides.
 //! 4. `convert` builds the response. A refusal is a response. An
-//!    [`Error`](crate::decision::error::Error) becomes a status in `status`.
+//!    [`Error`](tollgate_core::error::Error) becomes a status in `status`.
 //!
 //! A handler decides nothing, and reads only its request and the configuration. It calls `submit`,
 //! `submit_all`, `read_all`, `list` and `watch` of the engine; `tests/tidy/handlers.rs` checks

@@ -4,10 +4,8 @@ use bytes::Bytes;
 use tonic::Status;
 
 use super::{fields::Fields, page_token, scope::Scope};
-use crate::{
-    decision::names::{NAME_BYTES_MAX, Name},
-    engine::NameQuery,
-};
+use tollgate_core::names::{NAME_BYTES_MAX, Name};
+use tollgate_engine::NameQuery;
 
 /// Parses a request: prefix, page size and page token.
 pub(super) fn parse(

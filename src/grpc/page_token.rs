@@ -11,15 +11,13 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
 
 use super::fields::Fields;
-use crate::{
+use tollgate_core::{
     admission::{Lease, LeaseCursor, TaskCursor},
-    decision::{
-        names::{NAME_BYTES_MAX, Name, Namespace, SEPARATOR},
-        time::Timestamp,
-    },
-    engine::{NameCursor, PartitionCursor},
+    names::{NAME_BYTES_MAX, Name, Namespace, SEPARATOR},
     rate::BanCursor,
+    time::Timestamp,
 };
+use tollgate_engine::{NameCursor, PartitionCursor};
 
 /// A cursor that fits into a page token: a number and bytes.
 pub(super) trait Cursor: Sized {

@@ -9,7 +9,7 @@ use hyper::{
 use tonic::Status;
 
 use super::{deadline, fast_path::AnswerBody, scope::Origin, status};
-use crate::decision::text;
+use tollgate_telemetry::text;
 
 const GRPC: &str = "application/grpc";
 pub(super) const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");

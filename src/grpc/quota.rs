@@ -4,13 +4,10 @@
 use hyper::http::Extensions;
 
 use super::{held::ConnectionBudget, load, scope::Scope};
-use crate::{
-    decision::{
-        budget::{Held, NamespaceBudget},
-        error::Error,
-        names::Namespace,
-    },
-    engine::Engine,
+use tollgate_core::{error::Error, names::Namespace};
+use tollgate_engine::{
+    Engine,
+    budget::{Held, NamespaceBudget},
 };
 
 /// Counts a call until the result is dropped; `None` without limits. Calls that free capacity, or

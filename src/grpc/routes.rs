@@ -44,10 +44,9 @@ use super::{
     traced::TracedCall,
     traces::{ServerSpan, Tracer},
 };
-use crate::{
-    decision::{budget::PeerConnection, metrics::CountedCall, names::Name},
-    engine::Engine,
-};
+use tollgate_core::names::Name;
+use tollgate_engine::{Engine, budget::PeerConnection};
+use tollgate_telemetry::metrics::CountedCall;
 
 /// The most bytes of a refused message that are read, and the time for it.
 const DENIED_BYTES_MAX: usize = 64 * 1024;

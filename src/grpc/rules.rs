@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 
-use crate::{admission::Catalog, envoy::EnvoyRules, rate::Policies, sequence::Sequences};
+use tollgate_core::{admission::Catalog, envoy::EnvoyRules, rate::Policies, sequence::Sequences};
 
 /// The rules of one configuration.
 #[derive(Debug, Clone, Default)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hyper::http::Extensions;
 use parking_lot::Mutex;
 
-use crate::decision::{
+use tollgate_core::{
     globs::Globs,
     names::{Name, Namespace},
 };

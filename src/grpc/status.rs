@@ -17,11 +17,10 @@ use std::{collections::HashMap, time::Duration};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, StatusExt};
 
-use crate::{
-    decision::{error::Error, line_pace::LinePaces, names::Name, spans, text, time::Millis},
-    rate::NAMES_MAX,
-    stock::QUANTITY_MAX,
+use tollgate_core::{
+    error::Error, names::Name, rate::NAMES_MAX, stock::QUANTITY_MAX, time::Millis,
 };
+use tollgate_telemetry::{line_pace::LinePaces, spans, text};
 
 /// The domain of all reasons.
 pub(super) const DOMAIN: &str = "tollgate";
@@ -35,42 +34,42 @@ static UNKNOWN_POLICIES: LinePaces<String> = LinePaces::new(1, Duration::from_se
 /// The most bytes of a name in such a line.
 const POLICY_BYTES_MAX: usize = 256;
 
-impl From<Error> for Status {
-    fn from(error: Error) -> Status {
-        let message = error.to_string();
-        let (code, details) = match error {
-            Error::Unavailable(_) => {
-                (Code::Unavailable, ErrorDetails::with_retry_info(Some(RETRY_UNAVAILABLE)))
-            }
-            Error::Refused(_) => (Code::Unavailable, again("STORE_REFUSES", RETRY_UNAVAILABLE)),
-            Error::StoreLost => (Code::Unavailable, again("STORE_LOST", RETRY_UNAVAILABLE)),
-            Error::Overloaded => (Code::ResourceExhausted, again("OVERLOADED", RETRY_OVERLOADED)),
-            Error::Unacknowledged { is_void: true, .. } => {
-                (Code::Unavailable, again("UNCONFIRMED", RETRY_UNAVAILABLE))
-            }
-            Error::Unacknowledged { .. } => (Code::DeadlineExceeded, info("UNCONFIRMED")),
-            Error::Ending => (Code::Unavailable, again("SERVER_ENDING", RETRY_UNAVAILABLE)),
-            Error::MemoryFull => (Code::ResourceExhausted, again("MEMORY_FULL", RETRY_UNAVAILABLE)),
-            Error::UnsyncedFull { .. } => {
-                (Code::ResourceExhausted, again("DISK_TOO_SLOW", RETRY_UNAVAILABLE))
-            }
-            Error::NamespaceLimit { limit, value, retry } => {
-                (Code::ResourceExhausted, namespace_limit(limit, value, retry))
-            }
-            Error::TooManyWatchers => {
-                (Code::ResourceExhausted, again("TOO_MANY_WATCHERS", RETRY_UNAVAILABLE))
-            }
-            Error::SlowWatcher => {
-                (Code::ResourceExhausted, again("WATCHER_TOO_SLOW", RETRY_OVERLOADED))
-            }
-            Error::DeadlineExceeded | Error::Denied(_) => {
-                (Code::DeadlineExceeded, info("FATE_UNKNOWN"))
-            }
-            Error::NotReached => (Code::DeadlineExceeded, info("NOT_REACHED")),
-            Error::Corrupt(_) => (Code::Internal, info("STORED_VALUE_UNREADABLE")),
-        };
-        Status::with_error_details(code, message, details)
-    }
+/// The status of a call that could not be decided.
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+pub(crate) fn from_error(error: Error) -> Status {
+    let message = error.to_string();
+    let (code, details) = match error {
+        Error::Unavailable(_) => {
+            (Code::Unavailable, ErrorDetails::with_retry_info(Some(RETRY_UNAVAILABLE)))
+        }
+        Error::Refused(_) => (Code::Unavailable, again("STORE_REFUSES", RETRY_UNAVAILABLE)),
+        Error::StoreLost => (Code::Unavailable, again("STORE_LOST", RETRY_UNAVAILABLE)),
+        Error::Overloaded => (Code::ResourceExhausted, again("OVERLOADED", RETRY_OVERLOADED)),
+        Error::Unacknowledged { is_void: true, .. } => {
+            (Code::Unavailable, again("UNCONFIRMED", RETRY_UNAVAILABLE))
+        }
+        Error::Unacknowledged { .. } => (Code::DeadlineExceeded, info("UNCONFIRMED")),
+        Error::Ending => (Code::Unavailable, again("SERVER_ENDING", RETRY_UNAVAILABLE)),
+        Error::MemoryFull => (Code::ResourceExhausted, again("MEMORY_FULL", RETRY_UNAVAILABLE)),
+        Error::UnsyncedFull { .. } => {
+            (Code::ResourceExhausted, again("DISK_TOO_SLOW", RETRY_UNAVAILABLE))
+        }
+        Error::NamespaceLimit { limit, value, retry } => {
+            (Code::ResourceExhausted, namespace_limit(limit, value, retry))
+        }
+        Error::TooManyWatchers => {
+            (Code::ResourceExhausted, again("TOO_MANY_WATCHERS", RETRY_UNAVAILABLE))
+        }
+        Error::SlowWatcher => {
+            (Code::ResourceExhausted, again("WATCHER_TOO_SLOW", RETRY_OVERLOADED))
+        }
+        Error::DeadlineExceeded | Error::Denied(_) => {
+            (Code::DeadlineExceeded, info("FATE_UNKNOWN"))
+        }
+        Error::NotReached => (Code::DeadlineExceeded, info("NOT_REACHED")),
+        Error::Corrupt(_) => (Code::Internal, info("STORED_VALUE_UNREADABLE")),
+    };
+    Status::with_error_details(code, message, details)
 }
 
 /// The error of a call of several decisions if every decision failed. A decision with an unknown

@@ -33,7 +33,7 @@ where
         let method = path.path().rsplit('/').next().unwrap_or_default();
         let entered = quota::enter_console(served.service().engine(), method, request.extensions());
         let answer = match entered {
-            Err(error) => Status::from(error).into_http(),
+            Err(error) => super::status::from_error(error).into_http(),
             Ok(held) => {
                 let answer = served.tonic().call(request).await?;
                 drop(held);

@@ -5,10 +5,8 @@ use std::{sync::Arc, time::Duration};
 use tokio::{net::TcpListener, sync::Semaphore, time::sleep};
 
 use super::{connections::Accepted, workers::Workers};
-use crate::decision::{
-    budget::{self, Peers, ReachedLimit},
-    line_pace::LinePace,
-};
+use tollgate_engine::budget::{self, Peers, ReachedLimit};
+use tollgate_telemetry::line_pace::LinePace;
 
 /// Log lines about failed accepts.
 static FAILURES: LinePace = LinePace::new(1, Duration::from_secs(10));

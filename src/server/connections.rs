@@ -19,7 +19,7 @@ use super::{
     pace::{PREFACE_BYTES, Pace, Turn},
     stream::Stream,
 };
-use crate::decision::budget::{self, ConnectionCharge, PeerConnection, ReachedLimit};
+use tollgate_engine::budget::{self, ConnectionCharge, PeerConnection, ReachedLimit};
 
 /// An accepted connection that moves to its worker thread.
 #[derive(Debug)]

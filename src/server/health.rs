@@ -9,7 +9,8 @@ use tonic_health::{
     server::{HealthReporter, health_reporter},
 };
 
-use crate::{admin::status::Readiness, engine::StoreState, grpc};
+use crate::{admin::status::Readiness, grpc};
+use tollgate_engine::StoreState;
 
 /// The name that stays SERVING while the store is unreachable: a restart would not help then.
 const LIVENESS: &str = "tollgate.liveness";

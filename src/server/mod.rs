@@ -35,18 +35,20 @@ use tokio::{
 
 use crate::{
     admin::{RunningServer, reload::Reload},
-    admission::{Catalog, CountHeld, SweepPool},
-    decision::{
-        budget::{self, NamespaceRule, Peers},
-        time::monotonic,
-    },
-    engine::Engine,
     grpc::{self, CurrentRules, DecisionRules, JsonService, access::Access},
 };
 use accept::{ConnectionPlaces, accept};
 pub use admin::Admin;
 use otlp::Otlp;
 use tls::Tls;
+use tollgate_core::{
+    admission::{Catalog, CountHeld, SweepPool},
+    time::monotonic,
+};
+use tollgate_engine::{
+    Engine,
+    budget::{self, NamespaceRule, Peers},
+};
 use workers::Workers;
 
 /// Time between NOT_SERVING and the end of the connections, so that load balancers choose another

@@ -21,13 +21,9 @@ use std::{
 use tokio::time::{Sleep, sleep};
 
 use super::header_table::HeaderTable;
-use crate::{
-    decision::{
-        budget::{self, ReachedLimit},
-        time::monotonic,
-    },
-    grpc,
-};
+use crate::grpc;
+use tollgate_core::time::monotonic;
+use tollgate_engine::budget::{self, ReachedLimit};
 
 /// Bytes that are read from a connection before its streams are served. A stream that is opened and
 /// reset takes at least 22 bytes, so a turn contains fewer streams than [`RESET_STREAMS_MAX`].

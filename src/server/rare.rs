@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use crate::decision::time::coarse;
+use tollgate_telemetry::coarse;
 
 /// The shortest time between two lines.
 const EVERY: Duration = Duration::from_secs(10);

@@ -11,10 +11,8 @@ use hyper::rt::Executor;
 use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep};
 
-use crate::{
-    decision::budget::{self, ReachedLimit},
-    grpc::{self, ConnectionBudget, OpenStream},
-};
+use crate::grpc::{self, ConnectionBudget, OpenStream};
+use tollgate_engine::budget::{self, ReachedLimit};
 
 /// Spawns the streams of a connection.
 #[derive(Debug, Clone)]

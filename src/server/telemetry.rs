@@ -7,7 +7,7 @@ use std::{
 
 use tracing_subscriber::{EnvFilter, reload};
 
-use crate::decision::text;
+use tollgate_telemetry::text;
 
 /// The target of audit lines.
 const AUDIT: &str = "audit";

@@ -37,13 +37,11 @@ use super::{
     streams::Streams,
     tls::{self, Tls},
 };
-use crate::{
-    decision::{
-        budget::{CallerLimits, PeerConnection},
-        waiters::WAIT_MAX,
-    },
-    engine::worker,
-    grpc::{self, CONNECTION_WINDOW, FRAME_BYTES_MAX, Routes, STREAM_WINDOW},
+use crate::grpc::{self, CONNECTION_WINDOW, FRAME_BYTES_MAX, Routes, STREAM_WINDOW};
+use tollgate_core::waiters::WAIT_MAX;
+use tollgate_engine::{
+    budget::{CallerLimits, PeerConnection},
+    worker,
 };
 
 /// Maximum number of streams of a connection that end by an error in the client's frames. Above it

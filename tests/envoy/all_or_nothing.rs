@@ -4,8 +4,8 @@ use std::{collections::HashMap, time::Duration};
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use tollgate::{decision::time::Millis, envoy::EnvoySettings};
 use tollgate_client::pb;
+use tollgate_core::{envoy::EnvoySettings, time::Millis};
 use tonic::Code;
 
 use crate::{

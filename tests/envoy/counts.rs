@@ -1,8 +1,8 @@
 //! Counts at the largest limit, and the hits of rules with and without the denial cache.
 
-use tollgate::{
-    decision::time::Millis,
+use tollgate_core::{
     envoy::{EnvoySettings, series},
+    time::Millis,
 };
 
 use crate::{

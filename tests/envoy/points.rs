@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tollgate::envoy::{EnvoySettings, Headers};
+use tollgate_core::envoy::{EnvoySettings, Headers};
 use tonic::Code;
 
 use crate::{

@@ -101,7 +101,7 @@ fn files_that_the_peer_refuses_are_refused() {
         assert!(found.contains(error), "{file}: {found}");
     }
     assert!(refused(&["domain: d", "domain: d"]).starts_with("1.yaml: domain \"d\""));
-    let merged = tollgate::envoy::EnvoySettings { merge_domains: true, ..Default::default() };
+    let merged = tollgate_core::envoy::EnvoySettings { merge_domains: true, ..Default::default() };
     let merged = rules(&["domain: d\ndescriptors: [{key: a}]", "domain: d"], merged).unwrap();
     assert_eq!(merged.counts().0, 1);
 }

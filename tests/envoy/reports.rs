@@ -1,6 +1,6 @@
 //! `counting: reports`, and reads at the limit: quotas of what a request turns out to cost.
 
-use tollgate::envoy::EnvoySettings;
+use tollgate_core::envoy::EnvoySettings;
 
 use crate::{
     api::{Descriptor, Override, descriptor, hits},

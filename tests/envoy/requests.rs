@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate::envoy::EnvoySettings;
 use tollgate_client::pb;
+use tollgate_core::envoy::EnvoySettings;
 use tonic::Code;
 
 use crate::{
@@ -73,10 +73,8 @@ async fn other_algorithms_count_as_their_names_say(world: World) {
 }
 
 async fn keys_of_a_domain_can_be_banned_and_reset(world: World) {
-    let settings = EnvoySettings {
-        denial_cache: tollgate::decision::time::Millis(0),
-        ..EnvoySettings::default()
-    };
+    let settings =
+        EnvoySettings { denial_cache: tollgate_core::time::Millis(0), ..EnvoySettings::default() };
     let service = Service::with(world.is_redis(), &file(), settings).await;
     let asked = [descriptor("a=1")];
     assert_eq!(service.passes(3, &asked).await, 2);

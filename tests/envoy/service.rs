@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use tollgate::{
-    envoy::{EnvoyRules, EnvoySettings, RuleFile},
     grpc::{CurrentRules, DecisionRules},
     server::Rules,
 };
+use tollgate_core::envoy::{EnvoyRules, EnvoySettings, RuleFile};
 use tonic::{Status, transport::Channel};
 
 use crate::{

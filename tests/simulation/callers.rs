@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
-use tollgate::engine::Engine;
+use tollgate_engine::Engine;
 
 use crate::{
     capability::{Answering, Capability, Checked, Part},

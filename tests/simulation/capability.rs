@@ -10,10 +10,8 @@ use std::{
 
 use bytes::Bytes;
 use rand_chacha::ChaCha8Rng;
-use tollgate::{
-    decision::{error::Error, names::Name, time::monotonic},
-    engine::Engine,
-};
+use tollgate_core::{error::Error, names::Name, time::monotonic};
+use tollgate_engine::Engine;
 
 /// Success, or the rule that is broken.
 pub type Checked = Result<(), &'static str>;

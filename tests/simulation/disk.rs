@@ -12,7 +12,7 @@ use std::{
 };
 
 use redb::StorageBackend;
-use tollgate::engine::embedded::{Disk, LogFile};
+use tollgate_engine::embedded::{Disk, LogFile};
 
 const PAGE: usize = 4096;
 const SECTOR: usize = 512;

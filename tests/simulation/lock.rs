@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
-use tollgate::{
-    decision::time::Millis,
-    engine::Engine,
+use tollgate_core::{
     lock::{AcquireLock, Acquisition, GetLock, LockView, Release, ReleaseLock, RenewLock, Renewal},
+    time::Millis,
 };
+use tollgate_engine::Engine;
 
 use crate::capability::{Answering, Capability, Checked, Part, deadline, holds, name, text};
 

@@ -44,7 +44,7 @@ mod world;
 
 use std::hash::DefaultHasher;
 
-use tollgate::engine::embedded::Durability;
+use tollgate_engine::embedded::Durability;
 use world::{Ends, World};
 
 /// Number of steps of a test; the tests together have more than a million.

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use tollgate::{
+use tollgate_core::{
     admission::{AdmitDecision, RenewVerdict},
-    engine::Engine,
     lock::Acquisition,
     rate::CheckOutcome,
     sequence::{Allocation, Range},
     stock::{GetStock, SetStock, StockOutcome},
 };
+use tollgate_engine::Engine;
 
 use crate::{
     callers::{Answer, Request},

@@ -9,11 +9,11 @@ use std::{collections::BTreeMap, sync::Arc};
 pub use ask::{Answer, Ask};
 use events::Follower;
 use rand_chacha::ChaCha8Rng;
-use tollgate::{
+use tollgate_core::{
     admission::{PoolUsage, Settings},
-    decision::time::Millis,
-    engine::Engine,
+    time::Millis,
 };
+use tollgate_engine::Engine;
 
 use crate::capability::{Answering, Capability, Checked, Part, holds};
 

@@ -7,14 +7,14 @@ use std::{
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
-use tollgate::{
-    decision::time::Millis,
-    engine::Engine,
+use tollgate_core::{
     rate::{
         Algorithm, Ban, BanKey, CheckOutcome as Decided, CheckRate, GetKey, KeyState, LimitSpec,
         MeterName, ResetRate, Rule, RuleSpec, TierAction, TierSpec, UnbanKey, Verdict,
     },
+    time::Millis,
 };
+use tollgate_engine::Engine;
 
 use crate::capability::{Answering, Capability, Checked, Part, deadline, holds, name, text};
 

@@ -7,14 +7,14 @@ use std::{
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
-use tollgate::{
-    decision::time::Timestamp,
-    engine::Engine,
+use tollgate_core::{
     sequence::{
         AHEAD_DEFAULT, Allocation, Floor, GetSequence, Layout, NextSequence, Range, Sequence,
         SetSequenceFloor,
     },
+    time::Timestamp,
 };
+use tollgate_engine::Engine;
 
 use crate::capability::{Answering, Capability, Checked, Part, deadline, holds, name, text};
 

@@ -7,10 +7,10 @@ use std::{collections::BTreeMap, sync::Arc};
 pub use ask::{Answer, Ask};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
-use tollgate::{
-    engine::Engine,
-    stock::{CancelOutcome, ConfirmOutcome, ReserveOutcome, Restocked, Stock, StockOutcome},
+use tollgate_core::stock::{
+    CancelOutcome, ConfirmOutcome, ReserveOutcome, Restocked, Stock, StockOutcome,
 };
+use tollgate_engine::Engine;
 
 use crate::capability::{Answering, Capability, Checked, Part, holds};
 

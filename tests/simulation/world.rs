@@ -12,7 +12,8 @@ use std::{
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use tollgate::{decision::error::Error, engine::embedded::Durability};
+use tollgate_core::error::Error;
+use tollgate_engine::embedded::Durability;
 
 use crate::{
     callers::{Answer, Callers, Request},

@@ -10,11 +10,9 @@ use ring::{
     signature::{Ed25519KeyPair, KeyPair},
 };
 use serde_json::{Value, json};
-use tollgate::{
-    decision::time::Clock,
-    grpc::access::{Digest, generate},
-};
+use tollgate::grpc::access::{Digest, generate};
 use tollgate_client::pb;
+use tollgate_core::time::Clock;
 use tonic::{
     Code, Request, Status,
     client::Grpc,

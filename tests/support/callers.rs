@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use rand::{Rng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
-use tollgate::decision::{
+use tollgate_core::{
     time::Millis,
     waiters::{Heartbeat, Proceed, WaitingCall, Waits},
 };

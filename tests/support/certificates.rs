@@ -14,7 +14,7 @@ use rustls::{
 };
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tollgate::decision::time::Clock;
+use tollgate_core::time::Clock;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Error, Identity};
 
 use crate::support::{

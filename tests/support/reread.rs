@@ -3,14 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use tollgate::{
-    decision::{
-        Decision,
-        persistence::{Change, Changes, Recorded, split_key},
-        time::Timestamp,
-    },
-    engine::embedded::Tabled,
+use tollgate_core::{
+    Decision,
+    persistence::{Change, Changes, Recorded, split_key},
+    time::Timestamp,
 };
+use tollgate_engine::embedded::Tabled;
 
 /// Number of decisions between two reads, unless a test says otherwise.
 pub const EVERY: usize = 20;

@@ -10,16 +10,14 @@ use std::{
 
 use futures_util::{FutureExt, StreamExt};
 use redis::aio::{PubSubSink, PubSubStream};
-use tollgate::{
-    decision::{
-        Decision, State,
-        error::Error,
-        export::{Entry, Export, Exported, Import, Source},
-        time::{Timestamp, monotonic},
-    },
-    engine::{Engine, embedded::Tabled},
+use tollgate_core::{
+    Decision, State,
+    error::Error,
+    export::{Entry, Export, Exported, Import, Source},
     rate,
+    time::{Timestamp, monotonic},
 };
+use tollgate_engine::{Engine, embedded::Tabled};
 
 use crate::{
     support::reread::Reread,

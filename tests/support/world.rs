@@ -12,18 +12,16 @@ use std::{
 
 use futures_util::future::join_all;
 use tokio::{net::TcpListener, task::AbortHandle};
-use tollgate::{
-    decision::time::Clock,
-    engine::{
-        Engine, StoreState,
-        embedded::Embedded,
-        redis::{Redis, RedisOptions},
-    },
-    server::{self, Limits, Rules},
-};
+use tollgate::server::{self, Limits, Rules};
 use tollgate_client::pb::{
     self, admission_service_client::AdmissionServiceClient, lock_service_client::LockServiceClient,
     rate_service_client::RateServiceClient, sequence_service_client::SequenceServiceClient,
+};
+use tollgate_core::time::Clock;
+use tollgate_engine::{
+    Engine, StoreState,
+    embedded::Embedded,
+    redis::{Redis, RedisOptions},
 };
 use tonic::transport::Channel;
 

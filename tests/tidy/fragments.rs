@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tollgate::decision::script;
+use tollgate_core::script;
 
 use crate::{
     files,
@@ -168,12 +168,12 @@ fn status_numbers_have_the_same_names_in_rust() {
     let shared = of("lib/");
     assert_eq!(shared["OK"], 0);
     for (folder, rust) in [
-        ("admission/", "src/admission"),
-        ("index/", "src/engine/redis"),
-        ("lock/", "src/lock"),
-        ("rate/", "src/rate"),
-        ("sequence/", "src/sequence"),
-        ("stock/", "src/stock"),
+        ("admission/", "crates/core/src/admission"),
+        ("index/", "crates/engine/src/redis"),
+        ("lock/", "crates/core/src/lock"),
+        ("rate/", "crates/core/src/rate"),
+        ("sequence/", "crates/core/src/sequence"),
+        ("stock/", "crates/core/src/stock"),
     ] {
         let (statuses, scripts) = (statuses(rust), of(folder));
         for (name, number) in &statuses {
@@ -201,7 +201,7 @@ fn status_numbers_have_the_same_names_in_rust() {
 
 #[test]
 fn kinds_of_events_are_those_of_rust() {
-    let rust = files("src/admission", "rs");
+    let rust = files("crates/core/src/admission", "rs");
     let rust = rust.iter().find(|(path, _)| path.ends_with("event.rs")).unwrap();
     let list = rust.1.split_once("pub enum EventKind {").unwrap().1.split_once('}').unwrap().0;
     let kinds = list.lines().filter_map(|line| line.trim().trim_end_matches(',').split_once(" = "));

@@ -1,11 +1,11 @@
 //! Log lines have fields that people and programs can read.
 
-use super::{code, files};
+use super::{code, sources};
 
 /// The fields of each macro of tracing, with the file.
 fn log_lines() -> Vec<(String, String)> {
     let mut found = Vec::new();
-    for (path, text) in files("src", "rs") {
+    for (path, text) in sources() {
         let code = code(&text);
         for macro_name in ["trace!(", "debug!(", "info!(", "warn!(", "error!("] {
             for (at, _) in code.match_indices(&format!("tracing::{macro_name}")) {

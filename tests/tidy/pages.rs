@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs};
 
-use crate::{files, root};
+use crate::{files, root, sources};
 
 /// The id that a test's name starts with: `h13` of `h13_a_burst_…`, or of `test_h13_a_burst_…` in
 /// Python.
@@ -15,7 +15,7 @@ fn scenario(test: &str) -> Option<&str> {
 
 #[test]
 fn every_scenario_names_its_tests() {
-    let tests: BTreeSet<String> = ["src", "clients", "tests"]
+    let tests: BTreeSet<String> = ["src", "crates", "clients", "tests"]
         .into_iter()
         .flat_map(|folder| files(folder, "rs"))
         .map(|file| (file, "fn "))
@@ -75,7 +75,7 @@ fn j33_the_page_lists_the_folders_in_the_order_of_their_dependencies() {
 #[test]
 fn j33_the_reasons_of_the_lints_name_files_that_exist() {
     let lints = fs::read_to_string(root().join(".clippy.toml")).unwrap();
-    let paths = lints.split_whitespace().filter(|word| word.starts_with("src/"));
+    let paths = lints.split_whitespace().filter(|word| word.contains("src/"));
     let missing: Vec<&str> = paths.filter(|path| !root().join(path).exists()).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
@@ -115,7 +115,8 @@ fn pages_name_files_that_exist() {
 /// Comments of the code name files that exist, such as `src/main.rs`.
 #[test]
 fn comments_name_files_that_exist() {
-    let sources = [("src", "rs"), ("lua", "lua"), ("proto", "proto"), ("clients", "rs")];
+    let sources =
+        [("src", "rs"), ("crates", "rs"), ("lua", "lua"), ("proto", "proto"), ("clients", "rs")];
     let mut found = 0;
     for (path, text) in sources.into_iter().flat_map(|(folder, ending)| files(folder, ending)) {
         let is_comment = |line: &&str| ["//", "--"].iter().any(|start| line.starts_with(start));
@@ -134,7 +135,7 @@ fn comments_name_files_that_exist() {
 /// The log lines in tables of the documentation are those of the code.
 #[test]
 fn pages_name_log_lines_that_exist() {
-    let sources: Vec<String> = files("src", "rs").into_iter().map(|(_, text)| text).collect();
+    let sources: Vec<String> = sources().into_iter().map(|(_, text)| text).collect();
     for page in ["operations", "security"] {
         let text = fs::read_to_string(root().join(format!("docs/{page}.md"))).unwrap();
         let table = text.split("\n| line | ").nth(1).unwrap();
@@ -161,7 +162,8 @@ fn contributing_names_every_file_that_a_capability_needs() {
             code.match_indices(name).any(|(at, _)| !code[..at].ends_with(char::is_alphanumeric))
         })
     };
-    let sources = ["src", "clients/rust/src"].into_iter().flat_map(|folder| files(folder, "rs"));
+    let sources =
+        ["src", "crates", "clients/rust/src"].into_iter().flat_map(|folder| files(folder, "rs"));
     let mut edited = Vec::new();
     for (path, text) in sources {
         let path = path.to_str().unwrap().to_owned();
@@ -178,12 +180,12 @@ fn contributing_names_every_file_that_a_capability_needs() {
         }
     }
     assert!(edited.len() <= 13, "a capability edits {}: {edited:?}", edited.len());
-    assert!(edited.contains(&"src/engine/registry.rs".to_owned()), "{edited:?}");
+    assert!(edited.contains(&"crates/engine/src/registry.rs".to_owned()), "{edited:?}");
 }
 
 /// Whether a folder of this name is at the top of the project.
 fn is_folder(name: &str) -> bool {
-    ["src", "clients", "tests", "lua", "proto", "docs", "benches", "deploy", "examples"]
+    ["src", "crates", "clients", "tests", "lua", "proto", "docs", "benches", "deploy", "examples"]
         .contains(&name)
 }
 

@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use tollgate::decision::script;
+use tollgate_core::script;
 
-use crate::files;
+use crate::{files, sources};
 
-#[path = "../../src/decision/script/include.rs"]
+#[path = "../../crates/core/src/script/include.rs"]
 pub(super) mod include;
 
 const LINES_MAX: usize = 110;
@@ -28,7 +28,7 @@ fn scripts_are_short() {
 
 #[test]
 fn every_script_has_its_rust_twin() {
-    let code: String = files("src", "rs").into_iter().map(|(_, text)| text).collect();
+    let code: String = sources().into_iter().map(|(_, text)| text).collect();
     for script in script::ALL.iter() {
         let (folder, verb) = script.name.split_once('/').unwrap();
         let used = format!("&script::{folder}::{}", verb.to_uppercase());

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use crate::decision::metrics::{Exemplar, RpcLabels};
+use tollgate_telemetry::metrics::{Exemplar, RpcLabels};
 
 /// Adds the exemplars to the buckets of a histogram with the labels of RPCs.
 pub(super) fn add(text: &str, metric: &str, exemplars: &[(RpcLabels, Exemplar)]) -> String {
@@ -18,7 +18,7 @@ pub(super) fn add(text: &str, metric: &str, exemplars: &[(RpcLabels, Exemplar)])
             && let Some(index) = left.iter().position(|(rpc, call)| contains(bucket, rpc, call))
         {
             let (_, Exemplar { trace, end, seconds }) = left.swap_remove(index);
-            let time = end.0 as f64 / 1e6;
+            let time = *end as f64 / 1e6;
             // Writing to a text cannot fail.
             let _ = write!(all, " # {{trace_id=\"{trace}\"}} {seconds} {time:.3}");
         }
@@ -49,7 +49,7 @@ fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decision::{spans::TraceId, time::Timestamp};
+    use tollgate_telemetry::spans::TraceId;
 
     #[test]
     fn an_exemplar_stands_behind_the_first_bucket_that_contains_it() {
@@ -61,7 +61,7 @@ mod tests {
             # EOF\n";
         let rpc = RpcLabels { path: "", service: "s", method: "m", kind: "unary" };
         let with = |seconds: f64| {
-            let (trace, end) = (TraceId(255), Timestamp(1_500_000));
+            let (trace, end) = (TraceId(255), 1_500_000);
             let all = add(text, "h", &[(rpc, Exemplar { trace, end, seconds })]);
             let added: Vec<usize> =
                 (0..5).filter(|line| all.lines().nth(*line) != text.lines().nth(*line)).collect();

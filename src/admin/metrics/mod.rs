@@ -19,20 +19,17 @@ pub use pools::{PoolMetrics, PoolSeries, SERIES_MAX};
 pub use table::{METRICS, Metric, MetricKind};
 pub use totals::ProcessTotals;
 
-use crate::{
-    decision::{
-        budget::{self, RefusedByLimit},
-        metrics::{
-            CODE_NAMES, CellTotals, Durations, Exemplar, RpcLabels, Sizes, StoreFailure,
-            configuration,
-        },
-        script,
-    },
-    engine::{Engine, StoreLoss, StoreState, counted_verbs},
-    envoy,
-};
 use page::{Labels, MetricsPage, SeriesValue};
 use table as t;
+use tollgate_core::{envoy, script};
+use tollgate_engine::{
+    Engine, StoreLoss, StoreState,
+    budget::{self, RefusedByLimit},
+    counted_verbs,
+};
+use tollgate_telemetry::metrics::{
+    CODE_NAMES, CellTotals, Durations, Exemplar, RpcLabels, Sizes, StoreFailure, configuration,
+};
 
 /// What a scrape reads.
 #[derive(Debug)]
@@ -210,7 +207,7 @@ fn configured(page: &mut MetricsPage) {
     let configuration = configuration::current();
     let is_success = configuration.failure.is_none();
     page.gauge(t::CONFIG_SUCCESS, f64::from(u8::from(is_success)));
-    let loaded = configuration.loaded.map_or(0.0, |time| time.0 as f64 / 1e6);
+    let loaded = configuration.loaded.map_or(0.0, |time| time as f64 / 1e6);
     page.gauge(t::CONFIG_TIME, loaded);
     page.add(t::CONFIG, [(vec![configuration.hash.into()], SeriesValue::Info)]);
 }

@@ -10,7 +10,7 @@ use prometheus_client::{
 };
 
 use super::table::{Metric, MetricKind};
-use crate::decision::metrics::Histogram;
+use tollgate_telemetry::metrics::Histogram;
 
 /// The content type of the page.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -16,16 +16,14 @@ use super::{
     page::{Labels, MetricsPage, SeriesValue},
     table::{DROPPED_SERIES, POOL_CAPACITY, POOL_IN_USE, POOL_QUEUED, POOL_REFUSED},
 };
-use crate::{
+use tollgate_core::{
     admission::{GetPool, PoolView, Settings},
-    decision::{
-        error::Error,
-        globs::Globs,
-        names::{Name, Namespace},
-        time::monotonic,
-    },
-    engine::{Engine, PartitionCursor},
+    error::Error,
+    globs::Globs,
+    names::{Name, Namespace},
+    time::monotonic,
 };
+use tollgate_engine::{Engine, PartitionCursor};
 
 /// Maximum number of pools with series.
 pub const SERIES_MAX: usize = 1000;
@@ -133,8 +131,8 @@ impl PoolMetrics {
         for namespace in &self.namespaces {
             let mut after: Option<PartitionCursor> = None;
             loop {
-                let page =
-                    engine.partitions::<crate::admission::Pool>(namespace, PAGE, after, deadline);
+                let page = engine
+                    .partitions::<tollgate_core::admission::Pool>(namespace, PAGE, after, deadline);
                 let page = page.await?;
                 visited += page.names.len();
                 let wanted = page.names.into_iter().filter(|it| self.globs.first(it).is_some());

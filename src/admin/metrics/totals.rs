@@ -2,13 +2,9 @@
 
 use std::array;
 
-use crate::{
-    decision::{
-        metrics::{CODES, CellTotals, METHODS_MAX},
-        script,
-    },
-    engine::counted_verbs,
-};
+use tollgate_core::script;
+use tollgate_engine::counted_verbs;
+use tollgate_telemetry::metrics::{CODES, CellTotals, METHODS_MAX};
 
 /// The outcomes that refuse what a caller asked for.
 const REFUSALS: [&str; 9] = [

@@ -4,7 +4,7 @@ use tokio::{join, sync::Semaphore};
 use tollgate_client::Error;
 
 use super::counters::{AtomicCounter, NamedCounts, Times};
-use crate::decision::time::monotonic;
+use tollgate_core::time::monotonic;
 
 /// Permits and counters of all calls.
 #[derive(Debug)]

@@ -41,13 +41,12 @@ use self::{
     run::{Simulation, World},
     schedule::Stop,
 };
-use crate::{
-    cli::{
-        client::{ClientError, advice, connect, failed},
-        signals::Signals,
-    },
-    decision::{text::escaped, time::monotonic},
+use crate::cli::{
+    client::{ClientError, advice, connect, failed},
+    signals::Signals,
 };
+use tollgate_core::time::monotonic;
+use tollgate_telemetry::text::escaped;
 
 const ACTORS_PER_CONNECTION: u32 = 250;
 const CONNECTIONS_MAX: u32 = 16;

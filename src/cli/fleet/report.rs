@@ -9,7 +9,7 @@ use super::{
     counters::{NamedCounts, Times},
     random::Kind,
 };
-use crate::decision::text::{grouped, length};
+use tollgate_telemetry::text::{grouped, length};
 
 /// The result of a run. `Display` prints the whole report.
 #[derive(Debug, Clone, Default)]

@@ -126,7 +126,7 @@ impl Arrivals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decision::time::monotonic;
+    use tollgate_core::time::monotonic;
 
     const SECOND: Duration = Duration::from_secs(1);
 

@@ -10,19 +10,15 @@ use tokio::time::sleep;
 use tollgate_client::{Error, Pool};
 
 use super::{Report, options::FleetOptions};
-use crate::{
-    cli::{
-        client::{ClientError, advice, connect, failed},
-        exit,
-        json::object,
-        print::{print, warn},
-        table::{Column, Table},
-    },
-    decision::{
-        text::{grouped, length},
-        time::monotonic,
-    },
+use crate::cli::{
+    client::{ClientError, advice, connect, failed},
+    exit,
+    json::object,
+    print::{print, warn},
+    table::{Column, Table},
 };
+use tollgate_core::time::monotonic;
+use tollgate_telemetry::text::{grouped, length};
 
 const WHAT: &str = "sweep over capacities";
 /// Pause between two looks at the pool.

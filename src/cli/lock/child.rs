@@ -16,7 +16,7 @@ use super::{
     parent,
     signals::{ForwardedSignals, reaches_all},
 };
-use crate::decision::time::monotonic;
+use tollgate_core::time::monotonic;
 
 /// The end of the command.
 #[derive(Debug, Clone, Copy)]

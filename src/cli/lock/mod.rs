@@ -19,14 +19,12 @@ use self::{
     child::{Ended, code},
     signals::ForwardedSignals,
 };
-use crate::{
-    cli::{
-        client::{self, ClientError, connect, failed},
-        print::say,
-        rate::length,
-    },
-    decision::time::monotonic,
+use crate::cli::{
+    client::{self, ClientError, connect, failed},
+    print::say,
+    rate::length,
 };
+use tollgate_core::time::monotonic;
 
 /// Pause before the connection is tried again.
 const PAUSE: Duration = Duration::from_millis(500);

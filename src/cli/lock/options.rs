@@ -13,7 +13,7 @@ use super::super::{
     flags::{self, PrefixFlags},
     output::OutputFlags,
 };
-use crate::lock::LEASE_MAX;
+use tollgate_core::lock::LEASE_MAX;
 
 /// Minimum lease: a busy machine may renew shorter leases too late.
 const LEASE_MIN: Duration = Duration::from_secs(1);

@@ -3,7 +3,7 @@
 use clap::{Args, value_parser};
 
 use super::super::{flags, output::OutputFlags};
-use crate::sequence::{COUNT_MAX, VALUE_MAX};
+use tollgate_core::sequence::{COUNT_MAX, VALUE_MAX};
 
 /// Text after the options in `--help`.
 pub const HELP: &str = "\

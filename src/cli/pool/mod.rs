@@ -26,7 +26,7 @@ use super::{
     print::say,
     progress::Progress,
 };
-use crate::decision::text::grouped;
+use tollgate_telemetry::text::grouped;
 
 /// Maximum number of evictions in flight.
 const EVICTIONS: usize = 16;

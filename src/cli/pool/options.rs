@@ -8,7 +8,7 @@ use super::super::{
     flags::{self, ServerFlags},
     output::OutputFlags,
 };
-use crate::admission::{ATTEMPTS_MAX, CAPACITY_MAX, GRACE_MAX, LEASE_MAX, LEASE_MIN};
+use tollgate_core::admission::{ATTEMPTS_MAX, CAPACITY_MAX, GRACE_MAX, LEASE_MAX, LEASE_MIN};
 
 /// Text after the options in `--help`.
 pub const HELP: &str = "\

@@ -8,10 +8,9 @@ use tollgate_client::{
     time,
 };
 
-use crate::{
-    cli::{table::Column, top::age},
-    decision::{text::grouped, time::Clock},
-};
+use crate::cli::{table::Column, top::age};
+use tollgate_core::time::Clock;
+use tollgate_telemetry::text::grouped;
 
 /// Columns of `tollgate pool list`.
 pub(super) const POOL_COLUMNS: [Column; 7] = [

@@ -7,7 +7,7 @@ use tollgate_client::{
     time,
 };
 
-use crate::decision::text::escaped;
+use tollgate_telemetry::text::escaped;
 
 /// Formats the answer of call `number` of `count`.
 pub(super) fn line(number: u32, count: u32, answer: &CheckRateResponse) -> String {

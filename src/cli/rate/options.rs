@@ -6,7 +6,7 @@ use super::super::{
     flags::{self, RULE_FLAGS, RuleFlags},
     output::OutputFlags,
 };
-use crate::rate::COUNT_MAX;
+use tollgate_core::rate::COUNT_MAX;
 
 /// Text after the options in `--help`.
 pub const HELP: &str = "\

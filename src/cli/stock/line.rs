@@ -6,7 +6,8 @@ use tollgate_client::{
     time,
 };
 
-use crate::{cli::rate::length, decision::text::escaped};
+use crate::cli::rate::length;
+use tollgate_telemetry::text::escaped;
 
 /// Formats the outcome, if there is one, and the stock of `sku`.
 pub(super) fn line(decided: &str, sku: &str, stock: &Stock) -> String {

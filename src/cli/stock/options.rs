@@ -8,9 +8,9 @@ use super::super::{
     flags::{self, PrefixFlags},
     output::OutputFlags,
 };
-use crate::{
-    decision::time::Millis,
+use tollgate_core::{
     stock::{HOLD_MAX, HOLD_MIN, QUANTITY_MAX, RESERVE_MAX},
+    time::Millis,
 };
 
 /// Text after the options in `--help`.

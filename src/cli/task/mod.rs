@@ -25,7 +25,7 @@ use super::{
     pool::{since, until},
     table::Column,
 };
-use crate::{admission::PAYLOAD_BYTES_MAX, decision::time::Clock};
+use tollgate_core::{admission::PAYLOAD_BYTES_MAX, time::Clock};
 
 /// Makes the calls of the verb and prints the result.
 pub async fn run(options: &TaskOptions) -> Result<ExitCode, ClientError> {

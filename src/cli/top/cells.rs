@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tollgate_client::PoolState;
 
 use super::model::PoolRow;
-use crate::decision::{text::grouped, time::Timestamp};
+use tollgate_core::time::Timestamp;
+use tollgate_telemetry::text::grouped;
 
 const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 

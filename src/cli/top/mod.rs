@@ -34,7 +34,8 @@ use super::{
     client::{self, ClientError, connect, failed},
     listing::PrintedList,
 };
-use crate::{cli::signals::Signals, decision::time::Clock};
+use crate::cli::signals::Signals;
+use tollgate_core::time::Clock;
 
 /// Interval between two frames.
 const FRAME: Duration = Duration::from_millis(250);

@@ -8,7 +8,7 @@ use std::{
 use tollgate_client::{PoolEvent, PoolEventKind, PoolState};
 
 use super::rates::EventRate;
-use crate::decision::time::Timestamp;
+use tollgate_core::time::Timestamp;
 
 /// Number of pools whose events are watched, in addition to the selected one.
 const WATCHED_MAX: usize = 32;

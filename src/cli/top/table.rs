@@ -4,10 +4,8 @@ use super::{
     cells,
     model::{Model, PoolRow},
 };
-use crate::{
-    cli::table::{Column, Table},
-    decision::text::grouped,
-};
+use crate::cli::table::{Column, Table};
+use tollgate_telemetry::text::grouped;
 
 const COLUMNS: [Column; 6] = [
     Column::Text("POOL"),
@@ -43,7 +41,7 @@ mod tests {
     use super::*;
     use tollgate_client::PoolState;
 
-    use crate::decision::time::Timestamp;
+    use tollgate_core::time::Timestamp;
 
     #[test]
     fn columns_are_as_wide_as_what_is_in_them() {

@@ -13,7 +13,7 @@ use super::{
     screen::Keypress,
     view::{Mode, draw},
 };
-use crate::decision::time::Timestamp;
+use tollgate_core::time::Timestamp;
 
 const NOW: u64 = 1_763_711_100_000_000;
 

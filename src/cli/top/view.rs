@@ -12,10 +12,8 @@ use super::{
     cells,
     model::{Model, PoolRow},
 };
-use crate::{
-    cli::watch::{line, millis},
-    decision::text::escaped,
-};
+use crate::cli::watch::{line, millis};
+use tollgate_telemetry::text::escaped;
 
 const HEADINGS: [&str; 9] =
     ["POOL", "IN USE", "ADM/s", "FULL/s", "LATE/s", "EXP/s", "OLDEST", "QUEUED", "WAITING"];

@@ -15,11 +15,9 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::{
-    cli::progress::Progress,
-    decision::text::grouped,
-    engine::export::{Counts, Failure, Line, Reader, Store, Unfit, Writer},
-};
+use crate::cli::progress::Progress;
+use tollgate_engine::export::{Counts, Failure, Line, Reader, Store, Unfit, Writer};
+use tollgate_telemetry::text::grouped;
 
 /// Mode of an export: only the owner may read the data of callers.
 const RIGHTS: u32 = 0o600;
@@ -143,7 +141,7 @@ pub async fn import(store: &mut Store, file: &Path, replace: bool) -> Result<Imp
     store.begin(reader.time()).await?;
     let progress = Progress::new("imported", Some(checked.lines));
     let (mut written, mut ends, mut lapsed) = (Counts::default(), ExpiryTimes::default(), 0);
-    while let Some(line) = reader.next().map_err(unfit(file))? {
+    while let Some(line) = reader.next_line().map_err(unfit(file))? {
         progress.show(written.lines);
         if line.has_lapsed(now) {
             lapsed += 1;
@@ -229,7 +227,7 @@ fn unfit(file: &Path) -> impl Fn(Unfit) -> Failure {
 fn check(file: &Path) -> Result<Counts, Failure> {
     let mut reader = open(file)?;
     let progress = Progress::new("checked", None);
-    while reader.next().map_err(unfit(file))?.is_some() {
+    while reader.next_line().map_err(unfit(file))?.is_some() {
         progress.show(reader.counts().lines);
     }
     progress.end();

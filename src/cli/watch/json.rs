@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tollgate_client::{Outcome, PoolEvent};
 
 use super::line::{micros, name};
-use crate::decision::text::escaped_json;
+use tollgate_telemetry::text::escaped_json;
 
 /// Formats an event as a JSON object. 64-bit numbers are strings, because JSON numbers cannot hold
 /// them.

@@ -6,7 +6,7 @@ use prost_types::Timestamp;
 use tollgate_client::{Outcome, PoolEvent, PoolEventKind, time};
 
 use super::occupancy::InUse;
-use crate::decision::text::escaped;
+use tollgate_telemetry::text::escaped;
 
 /// Formats an event, with the slots in use after it.
 pub(crate) fn line(event: &PoolEvent, in_use: Option<InUse>) -> String {

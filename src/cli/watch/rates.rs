@@ -7,7 +7,7 @@ use super::{
     json::object,
     line::{micros, time},
 };
-use crate::decision::text::escaped;
+use tollgate_telemetry::text::escaped;
 
 /// Formats an event as a JSON object. 64-bit numbers are strings, because JSON numbers cannot hold
 /// them.

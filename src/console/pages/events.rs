@@ -5,14 +5,12 @@ use std::time::Duration;
 use askama::Template;
 use tokio::time::timeout_at;
 
-use crate::{
-    console::{
-        events::{EventRow, EventSource},
-        page::{ConsolePage, Problem},
-        visit::{Visit, encoded},
-    },
-    decision::time::monotonic,
+use crate::console::{
+    events::{EventRow, EventSource},
+    page::{ConsolePage, Problem},
+    visit::{Visit, encoded},
 };
+use tollgate_core::time::monotonic;
 
 /// The most events after a cursor.
 const PAGE: usize = 100;

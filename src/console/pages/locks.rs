@@ -7,16 +7,14 @@ use tollgate_client::pb::{
 };
 
 use super::names::{self, NamesFilter, PAGE};
-use crate::{
-    console::{
-        fields::FormFields,
-        format::{Ago, Left, of_wire},
-        page::{ConsolePage, Problem},
-        paging::Paging,
-        visit::{Visit, encoded},
-    },
-    decision::time::Timestamp,
+use crate::console::{
+    fields::FormFields,
+    format::{Ago, Left, of_wire},
+    page::{ConsolePage, Problem},
+    paging::Paging,
+    visit::{Visit, encoded},
 };
+use tollgate_core::time::Timestamp;
 
 #[derive(Template)]
 #[template(path = "locks_list.html")]

@@ -15,8 +15,8 @@ use crate::{
         page::{ConsolePage, Problem},
         visit::Visit,
     },
-    decision::metrics::{CODE_NAMES, CODES},
 };
+use tollgate_telemetry::metrics::{CODE_NAMES, CODES};
 
 /// Pools in the list.
 const POOLS: usize = 12;

@@ -9,18 +9,16 @@ use tollgate_client::pb::{
 };
 
 use super::pools;
-use crate::{
-    console::{
-        chart::{Chart, ChartLine},
-        fields::FormFields,
-        format::{Ago, Left, count, duration, of_wire, percent},
-        page::{ConsolePage, Problem},
-        paging::Paging,
-        pool_history::PoolStep,
-        visit::{Visit, encoded, stored},
-    },
-    decision::time::Timestamp,
+use crate::console::{
+    chart::{Chart, ChartLine},
+    fields::FormFields,
+    format::{Ago, Left, count, duration, of_wire, percent},
+    page::{ConsolePage, Problem},
+    paging::Paging,
+    pool_history::PoolStep,
+    visit::{Visit, encoded, stored},
 };
+use tollgate_core::time::Timestamp;
 
 /// Leases, and tasks, on a page.
 const PAGE: u32 = 25;

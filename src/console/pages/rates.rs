@@ -6,14 +6,12 @@ use tollgate_client::pb::{
     rate_service_client::RateServiceClient,
 };
 
-use crate::{
-    console::{
-        format::{count, duration},
-        page::{ConsolePage, Problem},
-        visit::{Visit, encoded, stored},
-    },
-    decision::metrics::refusals::{self, RefusedChecks},
+use crate::console::{
+    format::{count, duration},
+    page::{ConsolePage, Problem},
+    visit::{Visit, encoded, stored},
 };
+use tollgate_telemetry::metrics::refusals::{self, RefusedChecks};
 
 #[derive(Template)]
 #[template(path = "rates_policies.html")]

@@ -13,8 +13,8 @@ use crate::{
         page::{ConsolePage, Problem},
         visit::Visit,
     },
-    decision::budget::{LimitUsage, NamespaceUsage},
 };
+use tollgate_engine::budget::{LimitUsage, NamespaceUsage};
 
 #[derive(Template)]
 #[template(path = "system_program.html")]

@@ -9,7 +9,8 @@ use super::{
     Access, Audited, Credentials, Denial, Granted, Memo, Peer, Permission, Service,
     asked_namespace, audit, authorization, callers::Caller, rpc,
 };
-use crate::{decision::names::Namespace, grpc::scope::Scope};
+use crate::grpc::scope::Scope;
+use tollgate_core::names::Namespace;
 
 /// The caller in audit lines, and the actor, of a server without callers.
 pub(in crate::grpc) const CONSOLE: &str = "console";

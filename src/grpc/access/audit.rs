@@ -16,14 +16,11 @@ use super::{
     },
     rpc::{Permission, Rpc},
 };
-use crate::{
-    decision::{
-        line_pace::LinePace,
-        names::Namespace,
-        spans,
-        text::{escaped, start},
-    },
-    sequence::Sequence,
+use tollgate_core::{names::Namespace, sequence::Sequence};
+use tollgate_telemetry::{
+    line_pace::LinePace,
+    spans,
+    text::{escaped, start},
 };
 
 /// Lines about refusals in a period.

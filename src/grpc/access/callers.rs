@@ -14,7 +14,8 @@ use super::{
     rpc::{Permission, Permissions, Services},
     token::Digest,
 };
-use crate::decision::{globs::Globs, names::Namespace, text::start};
+use tollgate_core::{globs::Globs, names::Namespace};
+use tollgate_telemetry::text::start;
 
 /// The longest name of a caller from a JWT, bytes.
 const NAME_BYTES_MAX: usize = 128;

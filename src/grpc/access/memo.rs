@@ -7,7 +7,8 @@ use super::{
     callers::Caller,
     token,
 };
-use crate::decision::{names::Namespace, time::coarse};
+use tollgate_core::names::Namespace;
+use tollgate_telemetry::coarse;
 
 /// What a caller proves its identity with. Not printable: it contains secrets.
 #[derive(Clone)]

@@ -41,10 +41,6 @@ use super::{
     identity::CertificateNames,
     scope::{Origin, Scope},
 };
-use crate::decision::{
-    names::Namespace,
-    time::{Clock, coarse},
-};
 use audit::Audited;
 pub(super) use audit::audit_floor;
 use callers::Caller;
@@ -52,6 +48,8 @@ use denial::Denial;
 use memo::{Credentials, Memo};
 use rpc::Rpc;
 pub(super) use rpc::all as rpcs;
+use tollgate_core::{names::Namespace, time::Clock};
+use tollgate_telemetry::coarse;
 pub(super) use watched::Watched;
 
 pub(in crate::grpc) use admin::CONSOLE;

@@ -147,7 +147,7 @@ fn cost_of_a_remembered_token() {
     for namespace in ["", "acme"] {
         let access = Access::new(Some(callers(vec![spec("a", &token, Some(namespace))])), None);
         let (peer, headers) = (Peer::default(), headers(&token));
-        let start = crate::decision::time::monotonic();
+        let start = tollgate_core::time::monotonic();
         for _ in 0..CALLS {
             assert!(black_box(access.check(PATH, black_box(&headers), &peer)).is_ok());
         }

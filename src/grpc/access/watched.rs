@@ -16,7 +16,7 @@ use super::{
     memo::{Credentials, Memo},
     rpc::Rpc,
 };
-use crate::decision::names::Namespace;
+use tollgate_core::names::Namespace;
 
 /// Time between two checks of a stream.
 const CHECK_EVERY: Duration = Duration::from_secs(2);

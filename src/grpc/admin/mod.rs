@@ -16,16 +16,15 @@ use super::{
         self,
         admin_service_server::{AdminService, AdminServiceServer},
     },
-    status::DOMAIN,
+    status::{DOMAIN, from_error},
 };
-use crate::{
-    admin::{
-        RunningServer,
-        reload::{Difference, InvalidConfig, ReloadError, Reloaded},
-        status::{Readiness, Status as ServerStatus, StoreLoss},
-    },
-    decision::{text::start, time::Timestamp},
+use crate::admin::{
+    RunningServer,
+    reload::{Difference, InvalidConfig, ReloadError, Reloaded},
+    status::{Readiness, Status as ServerStatus, StoreLoss},
 };
+use tollgate_core::time::Timestamp;
+use tollgate_telemetry::text::start;
 
 /// The type of the violations in a PreconditionFailure.
 const NEEDS_RESTART: &str = "NEEDS_RESTART";
@@ -74,7 +73,7 @@ impl AdminService for AdminHandlers {
         &self,
         _: Request<pb::AcceptStoreLossRequest>,
     ) -> Result<Response<pb::AcceptStoreLossResponse>, Status> {
-        let losses = self.server.accept_store_loss().await?;
+        let losses = self.server.accept_store_loss().await.map_err(from_error)?;
         let losses = losses.into_iter().map(loss).collect();
         Ok(Response::new(pb::AcceptStoreLossResponse { losses }))
     }

@@ -9,15 +9,14 @@ use std::{mem::discriminant, time::Instant};
 use prost::Message;
 use tonic::{Request, Response, Status};
 
+use super::super::status::from_error;
 use super::{
     super::{deadline, failed, pb, quota, scope::Origin, traces::is_fault},
     AdmissionHandlers, Answer, EncodedResults, convert, parse,
     parse::Items,
 };
-use crate::{
-    decision::{error::Error, time::monotonic},
-    engine::Answered,
-};
+use tollgate_core::{error::Error, time::monotonic};
+use tollgate_engine::Answered;
 
 /// The answer to one request of a batch.
 type AnsweredItem<O> = Result<Answered<O>, Error>;
@@ -86,7 +85,7 @@ fn settled<D, O>(
         unsent.for_each(|answer| *answer = Err(Error::NotReached));
     }
     match common_error(&answers) {
-        Some(error) if items.invalid.is_empty() => Err(error.into()),
+        Some(error) if items.invalid.is_empty() => Err(from_error(error)),
         _ => Ok(answers),
     }
 }
@@ -124,7 +123,7 @@ fn results<D, O, R: Message>(
         }
         match decided.next() {
             Some((decision, Ok(answered))) => results.push(&convert(decision, answered)),
-            Some((_, Err(error))) => failed(&mut results, &error.into()),
+            Some((_, Err(error))) => failed(&mut results, &from_error(error)),
             None => break,
         }
     }
@@ -143,10 +142,8 @@ mod tests {
     use tonic::Code;
 
     use super::*;
-    use crate::{
-        decision::time::Clock,
-        engine::{Engine, embedded::Embedded},
-    };
+    use tollgate_core::time::Clock;
+    use tollgate_engine::{Engine, embedded::Embedded};
 
     /// A batch of 100 requests with this `grpc-timeout`.
     fn hundred(timeout: &'static str) -> Request<pb::AdmitTasksRequest> {

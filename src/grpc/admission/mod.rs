@@ -26,16 +26,17 @@ use super::{
         admission_service_server::{AdmissionService, AdmissionServiceServer},
     },
     rules::CurrentRules,
-    status,
+    status::{self, from_error},
 };
-use crate::{
+use tollgate_core::{
+    Decision,
     admission::{
         Admission, AdmitDecision, AdmitTask, CompleteTask, CompleteVerdict, Completion, EvictTask,
         EvictVerdict, GetPool, PoolView, RenewTask, RenewVerdict, Settings, TaskName,
     },
-    decision::{Decision, names::Name},
-    engine::{Answered, Engine, Submit},
+    names::Name,
 };
+use tollgate_engine::{Answered, Engine, Submit};
 
 /// Maximum message size, bytes: a batch of 1,000 tasks with payloads of 4 KiB.
 const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -143,7 +144,7 @@ impl AdmissionService for AdmissionHandlers {
         let (asked, scope, request) = deadline::asked(request);
         let (decision, wait) = parse::admit_task(request, scope, &self.rules.load().pools)?;
         let submit = Submit { wait, deadline: asked.or_default(wait) };
-        let answered = self.engine.submit(&decision, submit).await?;
+        let answered = self.engine.submit(&decision, submit).await.map_err(from_error)?;
         self.note_admission(&decision, &answered);
         let grant = if wait.0 > 0 { self.engine.unreceived(&decision, &answered) } else { None };
         Ok(granting(convert::admission(decision, &answered), grant))
@@ -155,7 +156,7 @@ impl AdmissionService for AdmissionHandlers {
     ) -> Answer<pb::CompleteTaskResponse> {
         let (deadline, scope, request) = deadline::of(request);
         let decision = parse::complete_task(request, scope, &self.rules.load().pools)?;
-        let completion = self.engine.submit(&decision, deadline).await?;
+        let completion = self.engine.submit(&decision, deadline).await.map_err(from_error)?;
         log_completion(&decision, &completion);
         Ok(Response::new(convert::completion(&completion)))
     }
@@ -166,7 +167,7 @@ impl AdmissionService for AdmissionHandlers {
     ) -> Answer<pb::RenewTaskResponse> {
         let (deadline, scope, request) = deadline::of(request);
         let decision = parse::renew_task(request, scope, &self.rules.load().pools)?;
-        let renewal = self.engine.submit(&decision, deadline).await?;
+        let renewal = self.engine.submit(&decision, deadline).await.map_err(from_error)?;
         log_renewal(&decision, &renewal);
         Ok(Response::new(convert::renewal(decision, &renewal)))
     }
@@ -192,7 +193,7 @@ impl AdmissionService for AdmissionHandlers {
     ) -> Answer<pb::EvictTaskResponse> {
         let (deadline, scope, request) = deadline::of(request);
         let decision = parse::evict_task(request, scope, &self.rules.load().pools)?;
-        let verdict = self.engine.submit(&decision, deadline).await?.outcome;
+        let verdict = self.engine.submit(&decision, deadline).await.map_err(from_error)?.outcome;
         if !matches!(verdict, EvictVerdict::Evicted { .. }) {
             log_refusal(&decision.name, EvictTask::OUTCOMES.label(&verdict));
         }
@@ -202,7 +203,7 @@ impl AdmissionService for AdmissionHandlers {
     async fn get_pool(&self, request: Request<pb::GetPoolRequest>) -> Answer<pb::GetPoolResponse> {
         let (deadline, scope, request) = deadline::of(request);
         let get = self.get(parse::get_pool(request, scope)?);
-        let view = self.engine.submit(&get, deadline).await?.outcome;
+        let view = self.engine.submit(&get, deadline).await.map_err(from_error)?.outcome;
         let pool = self.pool(&get.pool, &get.settings, &view);
         Ok(Response::new(pb::GetPoolResponse { pool: Some(pool) }))
     }
@@ -215,7 +216,8 @@ impl AdmissionService for AdmissionHandlers {
         let (limit, after) = parse::list_pools(&request, scope.clone())?;
         let namespace = scope.namespace();
         let read = |pool| scope.permits(&pool).then(|| self.get(pool));
-        let (entries, next) = self.engine.list(namespace, limit, after, deadline, read).await?;
+        let (entries, next) =
+            self.engine.list(namespace, limit, after, deadline, read).await.map_err(from_error)?;
         let pools = entries.into_iter().filter_map(|(get, view)| match view {
             Some(view) if view.is_vacant() => None,
             Some(view) => Some(self.pool(&get.pool, &get.settings, &view)),
@@ -233,7 +235,7 @@ impl AdmissionService for AdmissionHandlers {
     ) -> Answer<pb::ListLeasesResponse> {
         let (deadline, scope, request) = deadline::of(request);
         let decision = parse::list_leases(request, scope.clone())?;
-        let page = self.engine.submit(&decision, deadline).await?.outcome;
+        let page = self.engine.submit(&decision, deadline).await.map_err(from_error)?.outcome;
         Ok(Response::new(convert::lease_page(&decision.pool, scope.namespace(), page)))
     }
 
@@ -243,9 +245,9 @@ impl AdmissionService for AdmissionHandlers {
     ) -> Answer<pb::EnqueueTasksResponse> {
         let (deadline, scope, request) = deadline::of(request);
         let decisions = parse::enqueue_tasks(request, scope, &self.rules.load().pools)?;
-        let statuses = self.engine.submit_all(&decisions, deadline).await?;
+        let statuses = self.engine.submit_all(&decisions, deadline).await.map_err(from_error)?;
         if let Some(error) = status::none_known(&statuses) {
-            return Err(error.into());
+            return Err(from_error(error));
         }
         // A task that failed must not hide the results of the others.
         let results = statuses.iter().zip(&decisions);
@@ -260,7 +262,8 @@ impl AdmissionService for AdmissionHandlers {
     ) -> Answer<pb::CancelTaskResponse> {
         let (deadline, scope, request) = deadline::of(request);
         let decision = parse::cancel_task(request, scope, &self.rules.load().pools)?;
-        let cancellation = self.engine.submit(&decision, deadline).await?.outcome;
+        let cancellation =
+            self.engine.submit(&decision, deadline).await.map_err(from_error)?.outcome;
         Ok(Response::new(convert::cancellation(cancellation)))
     }
 
@@ -270,7 +273,7 @@ impl AdmissionService for AdmissionHandlers {
     ) -> Answer<pb::RequeueTaskResponse> {
         let (deadline, scope, request) = deadline::of(request);
         let decision = parse::requeue_task(request, scope, &self.rules.load().pools)?;
-        let verdict = self.engine.submit(&decision, deadline).await?.outcome;
+        let verdict = self.engine.submit(&decision, deadline).await.map_err(from_error)?.outcome;
         Ok(Response::new(convert::requeued(verdict)))
     }
 
@@ -280,7 +283,7 @@ impl AdmissionService for AdmissionHandlers {
     ) -> Answer<pb::ListTasksResponse> {
         let (deadline, scope, request) = deadline::of(request);
         let (decision, wanted) = parse::list_tasks(request, scope.clone())?;
-        let page = self.engine.submit(&decision, deadline).await?.outcome;
+        let page = self.engine.submit(&decision, deadline).await.map_err(from_error)?.outcome;
         Ok(Response::new(convert::task_page(&page, scope.namespace(), wanted)))
     }
 
@@ -293,7 +296,7 @@ impl AdmissionService for AdmissionHandlers {
         let right = request.extensions().get().cloned();
         let (deadline, scope, request) = deadline::of(request);
         let (pool, start) = watch::parse(request, scope)?;
-        let watcher = self.engine.watch(pool, start, deadline).await?;
+        let watcher = self.engine.watch(pool, start, deadline).await.map_err(from_error)?;
         Ok(Response::new(events::of(watcher, right)))
     }
 
@@ -303,7 +306,7 @@ impl AdmissionService for AdmissionHandlers {
     ) -> Answer<pb::ConfigurePoolResponse> {
         let (deadline, scope, request) = deadline::of(request);
         let decision = parse::configure_pool(request, scope, &self.rules.load().pools)?;
-        let view = self.engine.submit(&decision, deadline).await?.outcome;
+        let view = self.engine.submit(&decision, deadline).await.map_err(from_error)?.outcome;
         let pool = self.pool(&decision.pool, &decision.settings, &view);
         Ok(Response::new(pb::ConfigurePoolResponse { pool: Some(pool) }))
     }

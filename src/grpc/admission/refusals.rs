@@ -4,7 +4,8 @@ use std::{collections::HashMap, mem};
 
 use ahash::RandomState;
 
-use crate::decision::{metrics::ByThread, names::Name};
+use tollgate_core::names::Name;
+use tollgate_telemetry::metrics::ByThread;
 
 /// Number of pools per generation. A thread has two generations, so it counts at most twice as many
 /// pools.

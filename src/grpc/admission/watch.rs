@@ -4,11 +4,13 @@ use bytes::Bytes;
 use tonic::Status;
 
 use super::super::{convert::timestamp, events, fields::Fields, pb, scope::Scope};
-use crate::{
+use tollgate_core::{
     admission::{Event, EventKind, Outcome, ReadEvents},
-    decision::{events::After, names::Name, time::Timestamp},
-    engine::feed::{Start, Topic},
+    events::After,
+    names::Name,
+    time::Timestamp,
 };
+use tollgate_engine::feed::{Start, Topic};
 
 /// Maximum length of a cursor, digits: a number below 2^53.
 const DIGITS_MAX: usize = 16;

@@ -7,7 +7,7 @@ use super::{
     },
     headers, metadata,
 };
-use crate::envoy::{DescriptorRuling, EnvoyRules, EnvoySettings, Ruling};
+use tollgate_core::envoy::{DescriptorRuling, EnvoyRules, EnvoySettings, Ruling};
 
 /// The response to a request whose domain has no rules: each descriptor is OK.
 pub(super) fn without_domain(request: &RateLimitRequest, rules: &EnvoyRules) -> RateLimitResponse {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::super::envoy_pb::HeaderValue;
-use crate::envoy::{DescriptorHits, DescriptorLimit, DescriptorRuling, Headers, Ruling};
+use tollgate_core::envoy::{DescriptorHits, DescriptorLimit, DescriptorRuling, Headers, Ruling};
 
 fn header(key: &'static str, value: String) -> HeaderValue {
     HeaderValue { key: key.into(), value: value.into() }

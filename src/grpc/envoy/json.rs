@@ -14,17 +14,15 @@ use super::{
     super::envoy_pb::{RateLimitRequest, RateLimitResponse, response},
     EnvoyHandlers,
 };
-use crate::{
-    decision::time::monotonic,
-    engine::Engine,
-    grpc::{
-        access::{Access, Peer},
-        deadline::DEFAULT,
-        reflection::DESCRIPTORS,
-        rules::CurrentRules,
-        scope::Scope,
-    },
+use crate::grpc::{
+    access::{Access, Peer},
+    deadline::DEFAULT,
+    reflection::DESCRIPTORS,
+    rules::CurrentRules,
+    scope::Scope,
 };
+use tollgate_core::time::monotonic;
+use tollgate_engine::Engine;
 
 /// The longest body, bytes.
 pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;

@@ -7,7 +7,7 @@ use super::{
     super::envoy_pb::{RateLimitDescriptor, RateLimitRequest},
     parse::text,
 };
-use crate::envoy::{DescriptorRuling, RateUnit, Ruling, merge};
+use tollgate_core::envoy::{DescriptorRuling, RateUnit, Ruling, merge};
 
 fn value(kind: Kind) -> Value {
     Value { kind: Some(kind) }

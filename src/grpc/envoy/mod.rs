@@ -25,17 +25,17 @@ use super::{
     fast_path::fast_path,
     rules::CurrentRules,
     scope::Scope,
-    status,
+    status::{self, from_error},
 };
-use crate::{
-    decision::error::Error,
-    engine::{Answered, Engine},
+use parse::Planned;
+use tollgate_core::{
     envoy::{
         Counting, DescriptorHits, DescriptorRuling, EnvoyRules, EnvoySettings, NOT_FOUND, Ruling,
     },
+    error::Error,
     rate::{COUNT_ALL_MAX, CountAll, CountHits, Hits},
 };
-use parse::Planned;
+use tollgate_engine::{Answered, Engine};
 
 /// Maximum message size, bytes: 100 descriptors with long values.
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
@@ -103,10 +103,10 @@ impl EnvoyHandlers {
             [] => return Ok(Vec::new()),
             // The common case takes the shorter way.
             [count] => vec![self.engine.submit(count, deadline).await],
-            counts => self.engine.submit_all(counts, deadline).await?,
+            counts => self.engine.submit_all(counts, deadline).await.map_err(from_error)?,
         };
         let read = |(count, outcome): (&CountHits, Result<Answered<_>, Error>)| {
-            let answered = outcome?;
+            let answered = outcome.map_err(from_error)?;
             count.read(&answered.outcome).ok_or_else(status::too_many_names)
         };
         counts.iter().zip(outcomes).map(read).collect()
@@ -128,11 +128,11 @@ impl EnvoyHandlers {
         }
         let enforcements = parse::enforcements(planned, settings);
         let all = CountAll::new(counts.iter().cloned().zip(enforcements));
-        let outcome = self.engine.submit(&all, deadline).await?.outcome;
+        let outcome = self.engine.submit(&all, deadline).await.map_err(from_error)?.outcome;
         let hits = all.read(&outcome).ok_or_else(status::too_many_names)?;
         if hits.len() != counts.len() {
             let text = "a script replied about another number of counters";
-            return Err(Error::Corrupt(text.to_owned()).into());
+            return Err(from_error(Error::Corrupt(text.to_owned())));
         }
         Ok(hits)
     }

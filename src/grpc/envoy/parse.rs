@@ -7,13 +7,13 @@ use tonic::Status;
 use tonic_types::FieldViolation;
 
 use super::super::envoy_pb::{RateLimitDescriptor, RateLimitRequest};
-use crate::{
-    decision::names::Name,
+use crate::grpc::{scope::Scope, status};
+use tollgate_core::{
     envoy::{
         Counting, DESCRIPTORS_MAX, DescriptorLimit, Domain, ENTRIES_MAX, EnvoyRule, EnvoyRules,
         EnvoySettings, Found, LimitOverride, RateUnit, can_quotas_refuse, counter_name,
     },
-    grpc::{scope::Scope, status},
+    names::Name,
     rate::{COUNT_ALL_MAX, CheckRate, CountHits, Enforcement, MeterName, Rule},
 };
 

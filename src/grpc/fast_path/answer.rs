@@ -25,13 +25,11 @@ use super::{
     PREFIX,
     unfinished::Refusal,
 };
-use crate::{
-    decision::{
-        budget::{self, ReachedLimit},
-        metrics::CountedCall,
-    },
-    engine::Unreceived,
+use tollgate_engine::{
+    Unreceived,
+    budget::{self, ReachedLimit},
 };
+use tollgate_telemetry::metrics::CountedCall;
 
 pub(super) const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const OK: HeaderValue = HeaderValue::from_static("0");

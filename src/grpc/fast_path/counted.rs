@@ -3,7 +3,7 @@
 use hyper::Response;
 
 use super::answer::{AnswerBody, code_of};
-use crate::decision::metrics::CountedCall;
+use tollgate_telemetry::metrics::CountedCall;
 
 /// Counts the end of a call with this response. If its status follows later, its body counts it.
 pub(in super::super) fn counted(

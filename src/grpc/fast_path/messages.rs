@@ -7,7 +7,7 @@
 use tonic::Status;
 
 use super::{super::status, PREFIX};
-use crate::decision::budget::{self, ReachedLimit};
+use tollgate_engine::budget::{self, ReachedLimit};
 
 /// The position of a body in its messages.
 #[derive(Debug)]

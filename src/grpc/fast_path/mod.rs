@@ -39,21 +39,19 @@ use super::{
     protocol::{self, ENCODING, Encoding, Preamble},
     quota,
     scope::Origin,
-    status,
-};
-use crate::{
-    decision::{
-        budget::{self, ReachedLimit},
-        error::Error,
-        metrics::CountedCall,
-    },
-    engine::{Engine, Unreceived},
+    status::{self, from_error},
 };
 pub use answer::AnswerBody;
 pub(super) use answer::framed;
 pub(super) use counted::counted;
 pub(super) use opened::Opened;
 pub(super) use retyped::retyped;
+use tollgate_core::error::Error;
+use tollgate_engine::{
+    Engine, Unreceived,
+    budget::{self, ReachedLimit},
+};
+use tollgate_telemetry::metrics::CountedCall;
 
 /// The switch of the fast path. Without it all calls go through tonic, with the same answers.
 const IS_ON: bool = true;
@@ -91,7 +89,7 @@ macro_rules! fast_path {
             const METHODS: &'static [&'static str] = &[$($method),*];
             const MESSAGE_BYTES_MAX: usize = $message_bytes_max;
 
-            fn engine(&self) -> &crate::engine::Engine {
+            fn engine(&self) -> &tollgate_engine::Engine {
                 &self.engine
             }
 
@@ -310,7 +308,7 @@ fn limited<T: FastPath>(
     origin: &Origin,
     call: CountedCall,
 ) -> Answering {
-    let status = Status::from(error);
+    let status = from_error(error);
     failed::note_path(T::NAME, head.uri.path(), origin, &status);
     refused(head.headers, body, status.into_http(), call)
 }

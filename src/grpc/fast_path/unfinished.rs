@@ -28,7 +28,7 @@ use super::{
     is_gzip,
     messages::Messages,
 };
-use crate::decision::budget::{self, ReachedLimit};
+use tollgate_engine::budget::{self, ReachedLimit};
 
 /// Bytes of a stream without its headers.
 const STREAM_BYTES: usize = 512;

@@ -17,9 +17,9 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::decision::{
-    budget::{self, AdjustablePermits, CallerLimits, ConnectionCharge, PeerConnection},
-    error::Error,
+use tollgate_core::error::Error;
+use tollgate_engine::budget::{
+    self, AdjustablePermits, CallerLimits, ConnectionCharge, PeerConnection,
 };
 
 /// Answers of this size and above need permits.

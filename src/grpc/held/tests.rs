@@ -3,7 +3,7 @@
 use futures_util::FutureExt;
 
 use super::*;
-use crate::decision::budget::Peers;
+use tollgate_engine::budget::Peers;
 
 fn holding(limits: CallerLimits) -> (Arc<Peers>, Arc<ConnectionBudget>) {
     let peers = Peers::new(&limits);

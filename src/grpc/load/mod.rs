@@ -37,14 +37,12 @@ use hyper::{HeaderMap, Response, http::Extensions};
 
 use self::shares::Shares;
 use super::{fast_path::answer::AnswerBody, scope::Scope, status};
-use crate::{
-    decision::{
-        budget::{self, ReachedLimit},
-        names::Namespace,
-        time::coarse,
-    },
-    engine::counted_verbs,
+use tollgate_core::names::Namespace;
+use tollgate_engine::{
+    budget::{self, ReachedLimit},
+    counted_verbs,
 };
+use tollgate_telemetry::coarse;
 
 /// The namespace of calls without a scope.
 static DEFAULT: Namespace = Namespace::DEFAULT;

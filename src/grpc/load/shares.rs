@@ -5,7 +5,7 @@
 //! by the number of namespaces that called. So one namespace cannot delay the few calls of another
 //! one. Calls that overtake use at most half of the thread.
 
-use crate::decision::names::Namespace;
+use tollgate_core::names::Namespace;
 
 /// The maximum number of namespaces that are counted. Calls of further ones overtake no others.
 const NAMESPACES_MAX: usize = 64;

@@ -6,11 +6,12 @@ use super::super::{
     convert::{duration, left, timestamp},
     pb,
 };
-use crate::{
-    decision::{AsOf, names::Name},
-    engine::ReadEntries,
+use tollgate_core::{
+    AsOf,
     lock::{Acquisition, GetLock, Lease, LockView, Release, RenewLock, Renewal},
+    names::Name,
 };
+use tollgate_engine::ReadEntries;
 
 /// Converts an acquisition. `holder` is empty if the lock is free but reserved for waiting calls.
 pub(super) fn acquisition(

@@ -15,11 +15,10 @@ use super::{
         self,
         lock_service_server::{LockService, LockServiceServer},
     },
+    status::from_error,
 };
-use crate::{
-    engine::{Engine, Submit},
-    lock::GetLock,
-};
+use tollgate_core::lock::GetLock;
+use tollgate_engine::{Engine, Submit};
 
 /// Maximum message size, bytes: more than all names together.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
@@ -64,7 +63,7 @@ impl LockService for LockHandlers {
         let (asked, scope, request) = deadline::asked(request);
         let (decision, wait) = parse::acquire_lock(request, scope)?;
         let submit = Submit { wait, deadline: asked.or_default(wait) };
-        let answered = self.engine.submit(&decision, submit).await?;
+        let answered = self.engine.submit(&decision, submit).await.map_err(from_error)?;
         let grant = if wait.0 > 0 { self.engine.unreceived(&decision, &answered) } else { None };
         let acquisition = convert::acquisition(&decision.name, &decision.owner, answered.outcome);
         Ok(granting(acquisition, grant))
@@ -76,7 +75,7 @@ impl LockService for LockHandlers {
     ) -> Answer<pb::RenewLockResponse> {
         let (deadline, scope, request) = deadline::of(request);
         let decision = parse::renew_lock(request, scope)?;
-        let renewal = self.engine.submit(&decision, deadline).await?.outcome;
+        let renewal = self.engine.submit(&decision, deadline).await.map_err(from_error)?.outcome;
         Ok(Response::new(convert::renewal(&decision, renewal)))
     }
 
@@ -86,14 +85,14 @@ impl LockService for LockHandlers {
     ) -> Answer<pb::ReleaseLockResponse> {
         let (deadline, scope, request) = deadline::of(request);
         let decision = parse::release_lock(request, scope)?;
-        let release = self.engine.submit(&decision, deadline).await?.outcome;
+        let release = self.engine.submit(&decision, deadline).await.map_err(from_error)?.outcome;
         Ok(Response::new(convert::release(release)))
     }
 
     async fn get_lock(&self, request: Request<pb::GetLockRequest>) -> Answer<pb::GetLockResponse> {
         let (deadline, scope, request) = deadline::of(request);
         let decision = parse::get_lock(request, scope)?;
-        let view = self.engine.submit(&decision, deadline).await?.outcome;
+        let view = self.engine.submit(&decision, deadline).await.map_err(from_error)?.outcome;
         Ok(Response::new(convert::view(&decision.name, view)))
     }
 
@@ -105,7 +104,8 @@ impl LockService for LockHandlers {
         let pb::ListLocksRequest { prefix, page_size, page_token } = request;
         let query = name_listing::parse(scope.clone(), prefix, page_size, &page_token)?;
         let read = |partition| Some(GetLock { name: name_listing::permitted(&scope, partition)? });
-        let (entries, next) = self.engine.list_names(&query, deadline, read).await?;
+        let (entries, next) =
+            self.engine.list_names(&query, deadline, read).await.map_err(from_error)?;
         let next_page_token = page_token::encode(&query.namespace, next.as_ref());
         Ok(Response::new(convert::lock_page(entries, next_page_token)))
     }

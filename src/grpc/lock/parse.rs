@@ -4,9 +4,10 @@ use bytes::Bytes;
 use tonic::Status;
 
 use super::super::{fields::Fields, pb, scope::Scope};
-use crate::{
-    decision::{names::Name, time::Millis},
+use tollgate_core::{
     lock::{AcquireLock, GetLock, LEASE_DEFAULT, LEASE_MAX, LEASE_MIN, ReleaseLock, RenewLock},
+    names::Name,
+    time::Millis,
 };
 
 /// Parses a request, and how long the call waits; 0 for not at all. The lease is 30 s by default.

@@ -7,13 +7,11 @@ use super::super::{
     convert::{duration, timestamp},
     pb, status,
 };
-use crate::{
-    engine::Answered,
-    rate::{
-        Algorithm, Answer, Ban, CheckOutcome, CheckRate, GetKey, KeyState, Limit, LimitUse, Policy,
-        Rule, Tier, TierAction, Verdict,
-    },
+use tollgate_core::rate::{
+    Algorithm, Answer, Ban, CheckOutcome, CheckRate, GetKey, KeyState, Limit, LimitUse, Policy,
+    Rule, Tier, TierAction, Verdict,
 };
+use tollgate_engine::Answered;
 
 /// Converts a check. Fails with FAILED_PRECONDITION if the key has usage under too many limit
 /// names.

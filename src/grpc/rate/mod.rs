@@ -20,17 +20,15 @@ use super::{
         rate_service_server::{RateService, RateServiceServer},
     },
     rules::CurrentRules,
-    status,
+    status::{self, from_error},
 };
-use crate::{
-    decision::{
-        Decision,
-        metrics::refusals,
-        names::{Name, Namespace},
-    },
-    engine::{Answered, Engine},
+use tollgate_core::{
+    Decision,
+    names::{Name, Namespace},
     rate::{CheckOutcome, CheckRate, GetBan, MeterName, ResetRate},
 };
+use tollgate_engine::{Answered, Engine};
+use tollgate_telemetry::metrics::refusals;
 
 /// Maximum message size, bytes: 100 checks with inline rules.
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
@@ -100,7 +98,7 @@ impl RateService for RateHandlers {
     ) -> Answer<pb::CheckRateResponse> {
         let (deadline, scope, request) = deadline::of(request);
         let check = parse::check_rate(request, scope, &self.rules.load().policies)?;
-        let checked = self.engine.submit(&check, deadline).await?;
+        let checked = self.engine.submit(&check, deadline).await.map_err(from_error)?;
         log_refusal(&check, &checked);
         Ok(Response::new(convert::checked(&check, checked)?))
     }
@@ -111,14 +109,14 @@ impl RateService for RateHandlers {
     ) -> Answer<pb::CheckRatesResponse> {
         let (deadline, scope, request) = deadline::of(request);
         let checks = parse::check_rates(request, scope, &self.rules.load().policies)?;
-        let all = self.engine.submit_all(&checks, deadline).await?;
+        let all = self.engine.submit_all(&checks, deadline).await.map_err(from_error)?;
         // If no check has an answer, the store failed, and so does the call.
         if let Some(error) = status::of_all(&all) {
-            return Err(error.into());
+            return Err(from_error(error));
         }
         let results = checks.iter().zip(all).map(|(check, checked)| {
             let result = checked.inspect(|checked| log_refusal(check, checked));
-            let result = result.map_err(Status::from);
+            let result = result.map_err(from_error);
             let result = result.and_then(|checked| convert::checked(check, checked));
             // A key that failed must not hide the answers of the others.
             result.unwrap_or_else(|status| convert::undecided(&status))
@@ -133,7 +131,8 @@ impl RateService for RateHandlers {
         let (deadline, scope, request) = deadline::of(request);
         let name =
             parse::meter_name(request.key, request.policy, scope, &self.rules.load().policies)?;
-        let existed = self.engine.submit(&ResetRate { name }, deadline).await?.outcome;
+        let existed =
+            self.engine.submit(&ResetRate { name }, deadline).await.map_err(from_error)?.outcome;
         Ok(Response::new(pb::ResetRateResponse { existed }))
     }
 
@@ -141,7 +140,7 @@ impl RateService for RateHandlers {
         let actor = parse::actor(&request);
         let (deadline, scope, request) = deadline::of(request);
         let decision = parse::ban(request, scope, actor, &self.rules.load().policies)?;
-        let ban = self.engine.submit(&decision, deadline).await?.outcome;
+        let ban = self.engine.submit(&decision, deadline).await.map_err(from_error)?.outcome;
         let ban = Some(convert::ban(decision.name.key(), ban));
         Ok(Response::new(pb::BanResponse { ban }))
     }
@@ -150,14 +149,14 @@ impl RateService for RateHandlers {
         let actor = parse::actor(&request);
         let (deadline, scope, request) = deadline::of(request);
         let decision = parse::unban(request, scope, actor, &self.rules.load().policies)?;
-        let existed = self.engine.submit(&decision, deadline).await?.outcome;
+        let existed = self.engine.submit(&decision, deadline).await.map_err(from_error)?.outcome;
         Ok(Response::new(pb::UnbanResponse { existed }))
     }
 
     async fn get_key(&self, request: Request<pb::GetKeyRequest>) -> Answer<pb::GetKeyResponse> {
         let (deadline, scope, request) = deadline::of(request);
         let decision = parse::get_key(request, scope, &self.rules.load().policies)?;
-        let state = self.engine.submit(&decision, deadline).await?.outcome;
+        let state = self.engine.submit(&decision, deadline).await.map_err(from_error)?.outcome;
         Ok(Response::new(convert::key_state(&decision, state)))
     }
 
@@ -167,7 +166,7 @@ impl RateService for RateHandlers {
     ) -> Answer<pb::ListBansResponse> {
         let (deadline, scope, request) = deadline::of(request);
         let list = parse::list_bans(request, scope.clone(), &self.rules.load().policies)?;
-        let page = self.engine.submit(&list, deadline).await?.outcome;
+        let page = self.engine.submit(&list, deadline).await.map_err(from_error)?.outcome;
         let keys = page.keys.into_iter().filter_map(|key| Name::parse(key.into()).ok());
         // Without a policy, the keys are the names.
         let keys = keys.filter(|key| list.policy.is_some() || scope.permits(key));
@@ -176,7 +175,7 @@ impl RateService for RateHandlers {
             GetBan { name: MeterName::new(list.policy.as_ref(), &key) }
         };
         let asked: Vec<GetBan> = keys.map(ask).collect();
-        let entries = self.engine.read_all(asked, deadline).await?;
+        let entries = self.engine.read_all(asked, deadline).await.map_err(from_error)?;
         let bans = entries.into_iter().filter_map(|(get, ban)| match ban {
             Some(ban) => Some(convert::ban(get.name.key(), ban?)),
             // Listed by key only.
@@ -198,7 +197,7 @@ impl RateService for RateHandlers {
         let right = request.extensions().get().cloned();
         let (deadline, scope, request) = deadline::of(request);
         let (policy, start) = watch::parse(request, scope, &self.rules.load().policies)?;
-        let watcher = self.engine.watch(policy, start, deadline).await?;
+        let watcher = self.engine.watch(policy, start, deadline).await.map_err(from_error)?;
         Ok(Response::new(events::of(watcher, right)))
     }
 

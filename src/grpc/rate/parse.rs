@@ -6,13 +6,14 @@ use bytes::Bytes;
 use tonic::{Request, Status};
 
 use super::super::{fields::Fields, page_token, pb, scope::Scope, status};
-use crate::{
-    decision::{names::Name, time::Millis},
+use tollgate_core::{
+    names::Name,
     rate::{
         Algorithm, BAN_DURATIONS_MAX, BAN_MEMORY, BanKey, CALENDAR_MAX, CHECKS_MAX, COUNT_MAX,
         CheckRate, GetKey, LENGTH_MAX, LENGTH_MIN, LIMITS_MAX, LimitSpec, ListBans, MeterName,
         Policies, Rule, RuleSpec, TEXT_BYTES_MAX, TIERS_MAX, TierAction, TierSpec, UnbanKey,
     },
+    time::Millis,
 };
 
 /// Parses a check: against a policy, or a rule in the request. Fails with NOT_FOUND for an unknown

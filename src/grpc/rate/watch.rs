@@ -5,11 +5,13 @@ use bytes::Bytes;
 use tonic::Status;
 
 use super::super::{convert::timestamp, events, fields::Fields, pb, scope::Scope, status};
-use crate::{
-    decision::{events::After, names::Name, time::Timestamp},
-    engine::feed::{Start, Topic},
+use tollgate_core::{
+    events::After,
+    names::Name,
     rate::{Policies, RateEvent, RateEventKind, ReadRateEvents, SHARDS},
+    time::Timestamp,
 };
+use tollgate_engine::feed::{Start, Topic};
 
 /// Maximum length of one number in a cursor, bytes: a varint (seven bits per byte, least
 /// significant first) of a number below 2^53.

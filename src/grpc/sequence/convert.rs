@@ -4,14 +4,12 @@ use bytes::Bytes;
 use tonic::Status;
 
 use super::super::{convert::timestamp, pb, status};
-use crate::{
-    decision::{
-        error::Error,
-        time::{Millis, Timestamp},
-    },
-    engine::ReadEntries,
+use tollgate_core::{
+    error::Error,
     sequence::{AHEAD_DEFAULT, Allocation, Dating, Floor, GetSequence, Sequence},
+    time::{Millis, Timestamp},
 };
+use tollgate_engine::ReadEntries;
 
 /// Converts an allocation. Fails if no values were given out.
 pub(super) fn next_sequence(
@@ -38,10 +36,9 @@ pub(super) fn next_sequence(
             true => status::floor_too_far_ahead(ahead_max(sequence)),
             false => status::numbers_used_up(ahead_max(sequence)),
         }),
-        Allocation::Unreserved { .. } => {
-            Err(Error::Unavailable("other servers took the reserved values; retry".to_owned())
-                .into())
-        }
+        Allocation::Unreserved { .. } => Err(status::from_error(Error::Unavailable(
+            "other servers took the reserved values; retry".to_owned(),
+        ))),
     }
 }
 

@@ -26,12 +26,15 @@ use super::{
         sequence_service_server::{SequenceService, SequenceServiceServer},
     },
     rules::CurrentRules,
+    status::from_error,
 };
-use crate::{
-    decision::{Decision, line_pace::LinePace, names::Namespace},
-    engine::Engine,
+use tollgate_core::{
+    Decision,
+    names::Namespace,
     sequence::{Allocation, GetSequence, NextSequence, Sequence},
 };
+use tollgate_engine::Engine;
+use tollgate_telemetry::line_pace::LinePace;
 
 /// Maximum message size, bytes: more than all names together.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
@@ -81,7 +84,7 @@ impl SequenceService for SequenceHandlers {
         let (deadline, scope, request) = deadline::of(request);
         let floor = request.floor.map(|floor| (scope.origin(), floor));
         let next = parse::next_sequence(request, scope, &self.rules.load().sequences)?;
-        let allocation = self.engine.submit(&next, deadline).await?.outcome;
+        let allocation = self.engine.submit(&next, deadline).await.map_err(from_error)?.outcome;
         // The number of values in a namespace is no business of others.
         if let Allocation::Given { range, replayed: false, .. } = &allocation
             && Namespace::DEFAULT.contains(next.partition())
@@ -106,7 +109,7 @@ impl SequenceService for SequenceHandlers {
         let (deadline, scope, request) = deadline::of(request);
         let (origin, floor) = (scope.origin(), request.floor.unwrap_or_default());
         let set = parse::set_sequence_floor(request, scope, &self.rules.load().sequences)?;
-        let answer = self.engine.submit(&set, deadline).await?.outcome;
+        let answer = self.engine.submit(&set, deadline).await.map_err(from_error)?.outcome;
         let answer = convert::set_sequence_floor(answer, &set.sequence)?;
         if answer.applied {
             access::audit_floor(&origin, "SetSequenceFloor", &set.sequence, floor, 0);
@@ -122,7 +125,7 @@ impl SequenceService for SequenceHandlers {
         let is_default = scope.namespace().is_default();
         let sequence = parse::get_sequence(request, scope, &self.rules.load().sequences)?;
         let get = GetSequence { sequence };
-        let last = self.engine.submit(&get, deadline).await?.outcome;
+        let last = self.engine.submit(&get, deadline).await.map_err(from_error)?.outcome;
         let counts = match is_default {
             true => {
                 let given = self.given.load(Ordering::Relaxed);
@@ -147,7 +150,8 @@ impl SequenceService for SequenceHandlers {
             // The values of another layout of the name are those of another sequence.
             (sequence.partition() == partition).then_some(GetSequence { sequence })
         };
-        let (entries, next) = self.engine.list_names(&query, deadline, read).await?;
+        let (entries, next) =
+            self.engine.list_names(&query, deadline, read).await.map_err(from_error)?;
         let next_page_token = page_token::encode(&query.namespace, next.as_ref());
         Ok(Response::new(convert::sequence_page(entries, next_page_token)))
     }

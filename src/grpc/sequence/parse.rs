@@ -3,8 +3,8 @@
 use tonic::Status;
 
 use super::super::{fields::Fields, pb, scope::Scope, status};
-use crate::{
-    decision::names::Name,
+use tollgate_core::{
+    names::Name,
     sequence::{
         COUNT_MAX, DATED_STEP_MAX, Dating, NextSequence, Sequence, Sequences, SetSequenceFloor,
         VALUE_MAX,

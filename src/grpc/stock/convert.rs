@@ -7,8 +7,8 @@ use super::super::{
     convert::{duration, left, timestamp},
     pb, status,
 };
-use crate::{
-    decision::names::Name,
+use tollgate_core::{
+    names::Name,
     stock::{
         AddStock, CancelOutcome, ConfirmOutcome, Reservation, ReservationState, ReserveOutcome,
         ReserveStock, Restocked, SetStock, Stock,

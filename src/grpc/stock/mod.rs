@@ -18,13 +18,15 @@ use super::{
         self,
         stock_service_server::{StockService, StockServiceServer},
     },
-    status,
+    status::{self, from_error},
 };
-use crate::{
-    decision::{Decision, error::Error, names::Name},
-    engine::{Engine, Stages},
+use tollgate_core::{
+    Decision,
+    error::Error,
+    names::Name,
     stock::{GetStock, Stock as Levels, StockOutcome},
 };
+use tollgate_engine::{Engine, Stages};
 
 /// Maximum message size, bytes: more than all names together.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
@@ -64,12 +66,12 @@ impl StockHandlers {
     where
         D: Decision<Outcome = StockOutcome<T>, Stages: Stages<D>>,
     {
-        match self.engine.submit(decision, deadline).await?.outcome {
+        match self.engine.submit(decision, deadline).await.map_err(from_error)?.outcome {
             StockOutcome::Decided { outcome, stock } => Ok((outcome, stock)),
             StockOutcome::NotFound => Err(status::no_stock(sku)),
             StockOutcome::Again => {
                 let why = "many holds have lapsed and are being returned to the stock; retry";
-                Err(Error::Unavailable(why.to_owned()).into())
+                Err(from_error(Error::Unavailable(why.to_owned())))
             }
         }
     }
@@ -152,7 +154,8 @@ impl StockService for StockHandlers {
         let pb::ListStockRequest { prefix, page_size, page_token } = request;
         let query = name_listing::parse(scope.clone(), prefix, page_size, &page_token)?;
         let read = |partition| Some(GetStock { sku: name_listing::permitted(&scope, partition)? });
-        let (entries, next) = self.engine.list_names(&query, deadline, read).await?;
+        let (entries, next) =
+            self.engine.list_names(&query, deadline, read).await.map_err(from_error)?;
         let next_page_token = page_token::encode(&query.namespace, next.as_ref());
         let mut page = pb::ListStockResponse { next_page_token, ..Default::default() };
         for (get, read) in entries {

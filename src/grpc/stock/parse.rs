@@ -6,8 +6,8 @@ use bytes::Bytes;
 use tonic::Status;
 
 use super::super::{fields::Fields, pb, scope::Scope};
-use crate::{
-    decision::names::Name,
+use tollgate_core::{
+    names::Name,
     stock::{
         AddStock, Buyer, CancelReservation, ConfirmReservation, HOLD_DEFAULT, HOLD_MAX, HOLD_MIN,
         QUANTITY_MAX, RESERVE_MAX, ReserveStock, SetStock,

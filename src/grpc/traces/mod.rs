@@ -17,7 +17,7 @@ use super::{
     scope::{NotedNames, Origin, Scope},
     status::code_name,
 };
-use crate::decision::{
+use tollgate_telemetry::{
     metrics::Exemplar,
     spans::{
         self, Attribute, CallSpan, Calls, Entered, Parent, Recorder, Span, SpanKind, SpanStart,

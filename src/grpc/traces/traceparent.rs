@@ -4,7 +4,7 @@
 
 use hyper::{HeaderMap, header::HeaderName};
 
-use crate::decision::spans::TraceId;
+use tollgate_telemetry::spans::TraceId;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// Length of version 00: `00-TRACE-SPAN-FLAGS`. Later versions may append parts after a `-`.

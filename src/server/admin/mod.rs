@@ -30,11 +30,11 @@ use tokio::{
 use crate::{
     admin::{RunningServer, ServerSources, metrics::PoolMetrics, reload::Reload},
     console::{Console, STREAM_AGE_MAX},
-    decision::names::{Name, Namespace},
     grpc::{CurrentRules, JsonService, Routes, access::Access, rpcs},
 };
 use pages::AdminPages;
 use places::{AdminPlace, AdminPlaces};
+use tollgate_core::names::{Name, Namespace};
 
 /// Time limit for the headers of a request.
 const HEADER_TIME_MAX: Duration = Duration::from_secs(5);

@@ -12,7 +12,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::decision::budget::network;
+use tollgate_engine::budget::network;
 
 /// Maximum number of connections besides streams.
 const CONNECTIONS_MAX: usize = 256;

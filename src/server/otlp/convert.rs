@@ -15,10 +15,7 @@ use opentelemetry_sdk::{
     trace::{SpanData, SpanEvents, SpanLinks},
 };
 
-use crate::decision::{
-    spans::{self, Span, SpanValue},
-    time::Timestamp,
-};
+use tollgate_telemetry::spans::{self, Span, SpanValue};
 
 /// The resource that the spans describe. `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` add to it.
 pub(super) fn resource() -> Resource {
@@ -67,8 +64,8 @@ fn id(span: u64) -> SpanId {
     SpanId::from_bytes(span.to_be_bytes())
 }
 
-fn time(time: Timestamp) -> SystemTime {
-    UNIX_EPOCH + Duration::from_micros(time.0)
+fn time(micros: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_micros(micros)
 }
 
 fn value(value: SpanValue) -> Value {

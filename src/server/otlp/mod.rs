@@ -23,13 +23,11 @@ use tokio::{
 };
 use tonic::transport::ClientTlsConfig;
 
-use crate::{
-    decision::{
-        budget::{self, ReachedLimit},
-        line_pace::LinePace,
-        spans::{Recorder, Span},
-    },
-    grpc::Tracer,
+use crate::grpc::Tracer;
+use tollgate_engine::budget::{self, ReachedLimit};
+use tollgate_telemetry::{
+    line_pace::LinePace,
+    spans::{Recorder, Span},
 };
 
 /// Maximum number of finished spans that wait for the collector: about 2 MiB.

@@ -23,10 +23,9 @@ use rustls::{
 };
 use webpki::{EndEntityCert, Error, KeyUsage};
 
-use crate::{
-    decision::{metrics::configuration, time::Clock},
-    server::input_file,
-};
+use crate::server::input_file;
+use tollgate_core::time::Clock;
+use tollgate_telemetry::metrics::configuration;
 
 /// The protocol of gRPC, for ALPN.
 const HTTP2: &[u8] = b"h2";

@@ -10,7 +10,6 @@ use webpki::EndEntityCert;
 
 use super::Tls;
 use crate::{
-    decision::budget::{self, ReachedLimit},
     grpc::CertificateNames,
     server::{
         http1::{self, Opening},
@@ -18,6 +17,7 @@ use crate::{
         stream::Stream,
     },
 };
+use tollgate_engine::budget::{self, ReachedLimit};
 
 /// Lines about handshakes that fail.
 static FAILED: Rare = Rare::new();

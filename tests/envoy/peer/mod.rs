@@ -17,7 +17,7 @@ use std::{
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use tollgate::decision::time::Clock;
+use tollgate_core::time::Clock;
 use tonic::transport::Channel;
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 

@@ -1,6 +1,6 @@
 //! Odd files: envoyproxy/ratelimit and Tollgate accept the same, and read the same rule.
 
-use tollgate::envoy::EnvoySettings;
+use tollgate_core::envoy::EnvoySettings;
 
 use super::{Peer, root};
 use crate::{

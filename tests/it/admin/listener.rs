@@ -246,7 +246,7 @@ async fn j31_open_files_are_a_metric_and_a_lack_of_them_is_few_log_lines() {
     for _ in 0..100 {
         all.push(TcpStream::connect(("127.0.0.1", server.port)).await.unwrap());
     }
-    let start = tollgate::decision::time::monotonic();
+    let start = tollgate_core::time::monotonic();
     files.logged("cannot accept a connection", 1).await;
     // Enough for 20 failed accepts. One line in 10 s is permitted.
     tokio::time::sleep(Duration::from_secs(1)).await;

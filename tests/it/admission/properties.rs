@@ -5,19 +5,17 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
-use tollgate::{
+use tollgate_core::{
+    Decision,
     admission::{
         AdmitDecision, AdmitTask, CompleteTask, CompleteVerdict, ConfigurePool, EvictTask,
         EvictVerdict, GetPool, Lease, Outcome, Overrides, RenewTask, RenewVerdict, Settings,
         TaskName,
     },
-    decision::{
-        Decision,
-        names::Name,
-        time::{Millis, monotonic},
-    },
-    engine::{Engine, embedded::Sharded},
+    names::Name,
+    time::{Millis, monotonic},
 };
+use tollgate_engine::{Engine, embedded::Sharded};
 
 use crate::support::world::{Time, embedded_engine, redis_engine, up};
 

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use pb::AdmitDecision;
 use tokio::{task::JoinHandle, time::timeout};
-use tollgate::{
-    admission::{AdmitTask, Pool, Settings},
-    decision::{names::Name, time::Millis, waiters::WaitingCall},
-};
 use tollgate_client::pb;
+use tollgate_core::{
+    admission::{AdmitTask, Pool, Settings},
+    names::Name,
+    time::Millis,
+    waiters::WaitingCall,
+};
 
 use crate::support::{
     rates::configured,

@@ -6,14 +6,14 @@ use clap::Parser;
 use tokio::{net::TcpListener, task::JoinHandle, time::sleep};
 use tollgate::{
     cli::fleet::{self, FleetOptions},
-    decision::time::Clock,
-    engine::{Engine, embedded::Embedded},
     server::{self, Limits, Rules},
 };
 use tollgate_client::pb::{
     AdmitDecision, EvictTaskRequest, ListLeasesRequest,
     admission_service_client::AdmissionServiceClient,
 };
+use tollgate_core::time::Clock;
+use tollgate_engine::{Engine, embedded::Embedded};
 
 use crate::support::{
     process::{OwnRedis, Server, tollgate},

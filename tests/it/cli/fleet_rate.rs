@@ -10,10 +10,8 @@ use std::{
 };
 
 use tokio::{task::JoinHandle, time::sleep};
-use tollgate::{
-    cli::fleet::{self, Report},
-    decision::time::{Clock, monotonic},
-};
+use tollgate::cli::fleet::{self, Report};
+use tollgate_core::time::{Clock, monotonic};
 
 use crate::{
     cli::fleet::{number, options, serve},

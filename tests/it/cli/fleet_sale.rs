@@ -3,7 +3,8 @@
 use std::{process::Stdio, time::Duration};
 
 use tokio::time::sleep;
-use tollgate::{cli::fleet, decision::time::Clock};
+use tollgate::cli::fleet;
+use tollgate_core::time::Clock;
 
 use crate::{
     cli::fleet::{number, options, serve},

@@ -4,17 +4,15 @@
 use std::{collections::BTreeMap, sync::Mutex, time::Duration};
 
 use bytes::Bytes;
-use tollgate::{
-    decision::{
-        Decision,
-        names::{Name, Namespace},
-        time::monotonic,
-    },
-    engine::{NameQuery, Stages, embedded::Tabled},
+use tollgate_core::{
+    Decision,
     lock::GetLock,
+    names::{Name, Namespace},
     sequence::GetSequence,
     stock::GetStock,
+    time::monotonic,
 };
+use tollgate_engine::{NameQuery, Stages, embedded::Tabled};
 
 use crate::durable::export::{history::History, sides::Side};
 

@@ -6,12 +6,16 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
-use tollgate::{
-    decision::{Decision, export::Source, names::Name, time::Millis, waiters::Proceed},
+use tollgate_core::{
+    Decision,
+    export::Source,
     lock::{
         AcquireLock, Acquisition, GetLock, HeartbeatLock, Lock, Release, ReleaseLock, RenewLock,
         Renewal, RevokeLock,
     },
+    names::Name,
+    time::Millis,
+    waiters::Proceed,
 };
 
 use crate::support::{

@@ -6,12 +6,15 @@ use std::{collections::BTreeMap, sync::Arc};
 use bytes::Bytes;
 use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
-use tollgate::{
-    decision::{acknowledgement::Acknowledgement, export::Source, names::Name, time::Millis},
+use tollgate_core::{
+    acknowledgement::Acknowledgement,
+    export::Source,
+    names::Name,
     sequence::{
         Allocation, Counter, DATED_STEP_MAX, Floor, GetSequence, Layout, NextSequence, Reserve,
         ReserveSequence, ReservedBlock, Sequence, SetSequenceFloor,
     },
+    time::Millis,
 };
 
 use crate::support::twins::{States, Twins, play};

@@ -10,17 +10,15 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
-use tollgate::{
-    decision::{
-        Decision,
-        export::Source,
-        names::Name,
-        time::{Millis, Timestamp},
-    },
+use tollgate_core::{
+    Decision,
+    export::Source,
+    names::Name,
     stock::{
         AddStock, Buyer, CancelReservation, ConfirmReservation, GetStock, QUANTITY_MAX,
         RESERVE_MAX, ReserveOutcome, ReserveStock, SetStock, Sku, StockOutcome,
     },
+    time::{Millis, Timestamp},
 };
 
 use crate::support::{

@@ -15,17 +15,15 @@ use futures_util::future::join_all;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use redb::StorageBackend;
-use tollgate::{
-    decision::{
-        error::Error,
-        names::Name,
-        time::{Clock, monotonic},
-    },
-    engine::{
-        Engine, StoreState,
-        embedded::{Disk, Durability, Embedded},
-    },
+use tollgate_core::{
+    error::Error,
+    names::Name,
     sequence::{Allocation, GetSequence, NextSequence, Sequence},
+    time::{Clock, monotonic},
+};
+use tollgate_engine::{
+    Engine, StoreState,
+    embedded::{Disk, Durability, Embedded},
 };
 
 const SECTOR: usize = 512;

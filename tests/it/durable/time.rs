@@ -10,17 +10,15 @@ use std::{
 };
 
 use futures_util::FutureExt;
-use tollgate::{
-    decision::{
-        names::Name,
-        time::{AHEAD, Clock, Millis, Timestamp, monotonic},
-    },
-    engine::{
-        Engine,
-        embedded::{Disk, Durability, Embedded},
-    },
+use tollgate_core::{
     lock::{AcquireLock, Acquisition, GetLock, ReleaseLock},
+    names::Name,
     sequence::{Layout, NextSequence, Sequence},
+    time::{AHEAD, Clock, Millis, Timestamp, monotonic},
+};
+use tollgate_engine::{
+    Engine,
+    embedded::{Disk, Durability, Embedded},
 };
 
 use crate::support::{process::TempFolder, world::START};
@@ -75,7 +73,7 @@ impl Kept {
         let next = next("stamp", "timestamp17");
         let deadline = monotonic() + Duration::from_secs(30);
         match self.engine.store(&next, deadline).await.unwrap() {
-            tollgate::sequence::Allocation::Given { range, .. } => range.last,
+            tollgate_core::sequence::Allocation::Given { range, .. } => range.last,
             other => panic!("{other:?}"),
         }
     }
@@ -87,7 +85,7 @@ impl Kept {
     }
 }
 
-fn lease(acquired: Acquisition) -> tollgate::decision::lease::Lease {
+fn lease(acquired: Acquisition) -> tollgate_core::lease::Lease {
     match acquired {
         Acquisition::Acquired { lease, .. } => lease.value,
         other => panic!("{other:?}"),

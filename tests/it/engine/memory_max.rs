@@ -9,15 +9,13 @@ use std::{
     time::Duration,
 };
 
-use tollgate::{
-    decision::time::Clock,
-    engine::{
-        Engine,
-        embedded::{Ceiling, Embedded},
-    },
-    server::Rules,
-};
+use tollgate::server::Rules;
 use tollgate_client::pb::{self, AdmitDecision, CompleteVerdict, RenewVerdict};
+use tollgate_core::time::Clock;
+use tollgate_engine::{
+    Engine,
+    embedded::{Ceiling, Embedded},
+};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 

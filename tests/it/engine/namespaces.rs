@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use tollgate::{
+use tollgate_core::{
     admission::Pool,
-    decision::{
-        names::{Name, Namespace},
-        time::monotonic,
-    },
+    names::{Name, Namespace},
+    time::monotonic,
 };
 
 use crate::durable::export::{history::History, sides::Side};

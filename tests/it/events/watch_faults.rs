@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
-use tollgate::decision::time::monotonic;
 use tollgate_client::pb;
+use tollgate_core::time::monotonic;
 use tonic::{Code, Status, transport::Channel};
 use tonic_types::StatusExt;
 

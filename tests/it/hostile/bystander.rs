@@ -8,8 +8,8 @@ use std::{
 
 use pb::AdmitDecision;
 use tokio::{runtime, sync::oneshot, task::spawn_blocking, time::sleep};
-use tollgate::decision::time::monotonic;
 use tollgate_client::pb;
+use tollgate_core::time::monotonic;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 
 use crate::support::{

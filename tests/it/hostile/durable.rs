@@ -14,8 +14,8 @@ use std::{
 
 use pb::{AcquireLockOutcome, AdmitDecision, ReserveOutcome};
 use tokio::time::sleep;
-use tollgate::decision::time::Clock;
 use tollgate_client::pb;
+use tollgate_core::time::Clock;
 
 use crate::{
     durable::restarts::end,

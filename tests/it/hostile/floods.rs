@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
-use tollgate::decision::time::monotonic;
+use tollgate_core::time::monotonic;
 
 use super::{
     bystander::Bystander,

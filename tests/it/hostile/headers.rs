@@ -10,8 +10,8 @@ use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
 };
-use tollgate::decision::time::monotonic;
 use tollgate_client::pb;
+use tollgate_core::time::monotonic;
 
 use super::{
     bystander::Bystander,

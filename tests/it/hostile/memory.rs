@@ -3,7 +3,7 @@
 use std::{fs, pin::pin, time::Duration};
 
 use tokio::time::{sleep, timeout};
-use tollgate::decision::time::monotonic;
+use tollgate_core::time::monotonic;
 
 use crate::support::process::Server;
 

@@ -24,8 +24,8 @@ use tokio::{
     task::{JoinHandle, JoinSet},
     time::{sleep, timeout},
 };
-use tollgate::decision::time::monotonic;
 use tollgate_client::pb::{self, CompleteVerdict};
+use tollgate_core::time::monotonic;
 use tonic::{
     Code, Status,
     codegen::http::{HeaderMap, Request as Http},

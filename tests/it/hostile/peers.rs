@@ -9,8 +9,8 @@ use tokio::{
     net::TcpStream,
     time::{sleep, timeout},
 };
-use tollgate::decision::time::monotonic;
 use tollgate_client::pb;
+use tollgate_core::time::monotonic;
 use tonic::Code;
 use tonic_types::StatusExt;
 

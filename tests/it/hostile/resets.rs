@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tollgate::decision::time::monotonic;
 use tollgate_client::pb;
+use tollgate_core::time::monotonic;
 
 use super::{
     bystander::Bystander,

@@ -16,19 +16,17 @@ use tokio::{
     task::{JoinHandle, JoinSet},
     time::sleep,
 };
-use tollgate::{
-    admission::{AdmitTask, ReadEvents, Settings, SweepPool},
-    decision::{
-        events::After,
-        names::Name,
-        time::{Clock, Millis, monotonic},
-    },
-    engine::{
-        Engine,
-        embedded::{Disk, Durability, Embedded},
-    },
-};
 use tollgate_client::pb;
+use tollgate_core::{
+    admission::{AdmitTask, ReadEvents, Settings, SweepPool},
+    events::After,
+    names::Name,
+    time::{Clock, Millis, monotonic},
+};
+use tollgate_engine::{
+    Engine,
+    embedded::{Disk, Durability, Embedded},
+};
 
 use super::{
     bystander::Bystander,

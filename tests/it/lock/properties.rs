@@ -5,17 +5,15 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use tollgate::{
-    decision::{
-        Decision, State,
-        names::Name,
-        time::{Millis, Timestamp},
-        waiters::{Heartbeat, Proceed, WaitingCall, Waits},
-    },
+use tollgate_core::{
+    Decision, State,
     lock::{
         AcquireLock, Acquisition, GetLock, HeartbeatLock, Lock, Release, ReleaseLock, RenewLock,
         Renewal,
     },
+    names::Name,
+    time::{Millis, Timestamp},
+    waiters::{Heartbeat, Proceed, WaitingCall, Waits},
 };
 
 const KEEP: Millis = Millis(1500);

@@ -3,15 +3,13 @@
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use tollgate::{
-    decision::{
-        names::Name,
-        time::Millis,
-        waiters::{Heartbeat, Proceed, WaitingCall},
-    },
-    lock::{AcquireLock, Acquisition, GetLock, HeartbeatLock, Lock},
-};
 use tollgate_client::pb::{self, lock_service_client::LockServiceClient};
+use tollgate_core::{
+    lock::{AcquireLock, Acquisition, GetLock, HeartbeatLock, Lock},
+    names::Name,
+    time::Millis,
+    waiters::{Heartbeat, Proceed, WaitingCall},
+};
 use tonic::{Request, transport::Channel};
 
 use crate::support::{

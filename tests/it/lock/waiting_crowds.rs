@@ -1,12 +1,10 @@
 //! More waiters than one step handles. Both executors must agree.
 
-use tollgate::{
+use tollgate_core::{
     admission::{AdmitTask, ConfigurePool, Overrides, Pool},
-    decision::{
-        time::Millis,
-        waiters::{Heartbeat, Proceed, Waits},
-    },
     lock::{AcquireLock, Acquisition, GetLock, HeartbeatLock, Lock, ReleaseLock},
+    time::Millis,
+    waiters::{Heartbeat, Proceed, Waits},
 };
 
 use crate::{

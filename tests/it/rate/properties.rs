@@ -6,14 +6,12 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
-use tollgate::{
-    decision::{
-        names::Name,
-        time::{Millis, monotonic},
-    },
-    engine::Engine,
+use tollgate_core::{
+    names::Name,
     rate::{Algorithm, Answer, CheckOutcome, CheckRate, LimitSpec, MeterName, Rule, RuleSpec},
+    time::{Millis, monotonic},
 };
+use tollgate_engine::Engine;
 
 use crate::support::world::{Time, embedded_engine, redis_engine, up};
 

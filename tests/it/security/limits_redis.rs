@@ -5,12 +5,12 @@ use std::{sync::Arc, time::Duration};
 
 use pb::{AdmitDecision, EnqueueStatus};
 use tokio::time::timeout;
-use tollgate::{
-    decision::budget::{NamespaceUse, Total},
-    engine::Engine,
-    server::Rules,
-};
+use tollgate::server::Rules;
 use tollgate_client::pb;
+use tollgate_engine::{
+    Engine,
+    budget::{NamespaceUse, Total},
+};
 use tonic::{Code, Request, Status};
 
 use super::limits::{assert_limit, limited, renew_and_complete};

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate::{
-    decision::{acknowledgement::Acknowledgement, names::Name},
+use tollgate_core::{
+    acknowledgement::Acknowledgement,
+    names::Name,
     sequence::{Allocation, NextSequence, Reserve, ReserveSequence, ReservedBlock, Sequence},
 };
 use tonic::Code;

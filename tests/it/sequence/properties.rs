@@ -4,14 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use tollgate::{
-    decision::{
-        Decision, Joined,
-        acknowledgement::Acknowledgement,
-        names::Name,
-        time::{Millis, Timestamp},
-    },
+use tollgate_core::{
+    Decision, Joined,
+    acknowledgement::Acknowledgement,
+    names::Name,
     sequence::{Allocation, Counter, Layout, NextSequence, Reserve, Sequence},
+    time::{Millis, Timestamp},
 };
 
 use crate::support::world::START;

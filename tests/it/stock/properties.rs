@@ -3,16 +3,14 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use tollgate::{
-    decision::{
-        Decision,
-        names::Name,
-        time::{Millis, Timestamp},
-    },
+use tollgate_core::{
+    Decision,
+    names::Name,
     stock::{
         AddStock, Buyer, CancelOutcome, CancelReservation, ConfirmOutcome, ConfirmReservation,
         GetStock, ReserveOutcome, ReserveStock, Restocked, SetStock, Sku, Stock, StockOutcome,
     },
+    time::{Millis, Timestamp},
 };
 
 use crate::support::world::START;

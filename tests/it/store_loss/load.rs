@@ -14,8 +14,8 @@ use tokio::{
     task::JoinHandle,
     time::{sleep, timeout},
 };
-use tollgate::decision::time::monotonic;
 use tollgate_client::pb;
+use tollgate_core::time::monotonic;
 
 use super::{PATIENCE, Wipe, is_lost, says, sequences, store, value};
 use crate::support::{

@@ -2,16 +2,12 @@
 
 use std::{net::TcpListener, time::Duration};
 
-use tollgate::{
-    decision::{
-        budget::{ReachedLimit, count},
-        time::monotonic,
-    },
-    server::{
-        Rules,
-        otlp::{Otlp, OtlpOptions},
-    },
+use tollgate::server::{
+    Rules,
+    otlp::{Otlp, OtlpOptions},
 };
+use tollgate_core::time::monotonic;
+use tollgate_engine::budget::{ReachedLimit, count};
 
 use crate::support::{
     access::Token,

@@ -5,21 +5,19 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
-use tollgate::{
+use tollgate_core::{
+    Swept,
     admission::{
         Admission, AdmitDecision, AdmitTask, CancelTask, Cancellation, CompleteTask, Completion,
         ConfigurePool, EnqueueStatus, EnqueueTask, Event, EvictTask, EvictVerdict, GetPool,
         LeasePage, ListLeases, Outcome, Overrides, PoolView, ReadEvents, RenewTask, RenewVerdict,
         RequeueTask, RequeueVerdict, SweepPool, TaskName,
     },
-    decision::{
-        Swept,
-        error::Error,
-        events::{After, EventPage},
-        time::Millis,
-    },
-    engine::Engine,
+    error::Error,
+    events::{After, EventPage},
+    time::Millis,
 };
+use tollgate_engine::Engine;
 
 use super::{Pool, Task, settings};
 use crate::capability::{Part, deadline, name, text};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use tollgate::{
+use tollgate_core::{
     admission::{Event, EventKind},
-    decision::events::EventPage,
+    events::EventPage,
 };
 
 use crate::capability::{Checked, holds};

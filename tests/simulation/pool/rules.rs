@@ -1,6 +1,6 @@
 //! The rules that callers of a pool may rely on.
 
-use tollgate::admission::{
+use tollgate_core::admission::{
     Admission, AdmitDecision, CancelVerdict, Cancellation, CompleteVerdict, EnqueueStatus,
     EvictVerdict, Lease, LeasePage, RenewVerdict, RequeueVerdict,
 };

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use tollgate::{
-    decision::time::Millis,
-    engine::Engine,
+use tollgate_core::{
     stock::{
         AddStock, Buyer, CancelOutcome, CancelReservation, ConfirmOutcome, ConfirmReservation,
         GetStock, ReserveOutcome, ReserveStock, Restocked, SetStock, StockOutcome,
     },
+    time::Millis,
 };
+use tollgate_engine::Engine;
 
 use crate::capability::{Part, deadline, name, text};
 
@@ -36,7 +36,7 @@ pub async fn run(
     part: Part,
     ask: Ask,
     engine: &Arc<Engine>,
-) -> Result<Answer, tollgate::decision::error::Error> {
+) -> Result<Answer, tollgate_core::error::Error> {
     let (sku, of) = (name(&part.text('k')), |order: u32| name(&text('o', order)));
     Ok(match ask {
         Ask::Set(on_hand) => {

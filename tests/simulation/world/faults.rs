@@ -2,7 +2,7 @@
 
 use rand::Rng;
 
-use tollgate::engine::embedded::Durability;
+use tollgate_engine::embedded::Durability;
 
 use super::{Ends, LONG, Life, SECOND, World};
 use crate::{disk::End, history::Happened, mark};

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use tollgate::lock::{Acquisition, Release, Renewal};
+use tollgate_core::lock::{Acquisition, Release, Renewal};
 
 use crate::{
     callers::{Answer, Request},

@@ -8,12 +8,10 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use tollgate::{
-    decision::{error::Error, time::Clock},
-    engine::{
-        Engine,
-        embedded::{Durability, Embedded, JournalWriter},
-    },
+use tollgate_core::{error::Error, time::Clock};
+use tollgate_engine::{
+    Engine,
+    embedded::{Durability, Embedded, JournalWriter},
 };
 
 use crate::{capability::Answering, disk::Made};

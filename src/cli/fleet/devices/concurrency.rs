@@ -7,7 +7,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::decision::time::monotonic;
+use tollgate_core::time::monotonic;
 
 /// Fraction 1/1000 of a lease by which the server's clock may gain on ours: twice the rate of a
 /// clock under correction.

@@ -13,14 +13,12 @@ use super::{
     concurrency::{CountedLease, certain_end},
     plan::{DeviceManner, TaskPlan},
 };
-use crate::{
-    cli::fleet::{
-        random::{Kind, Random},
-        run::World,
-        schedule::Periodic,
-    },
-    decision::time::monotonic,
+use crate::cli::fleet::{
+    random::{Kind, Random},
+    run::World,
+    schedule::Periodic,
 };
+use tollgate_core::time::monotonic;
 
 /// Delay of a late report after the end of the lease.
 const LATE_BY: Duration = Duration::from_millis(50);

@@ -30,7 +30,7 @@ use super::{
     run::{Simulation, World},
     schedule::Periodic,
 };
-use crate::decision::text::grouped;
+use tollgate_telemetry::text::grouped;
 
 /// Maximum number of requests in flight of all devices, and of results, with a queue. A higher
 /// number would increase the latency but not the throughput.

@@ -17,13 +17,11 @@ use super::{
     attempts::Attempts,
     events::{EventTotals, Events},
 };
-use crate::{
-    admission::ENQUEUE_MAX,
-    cli::fleet::{
-        counters::AtomicCounter, options::FleetOptions, progress::Level, report::Report, run::World,
-    },
-    decision::{text::grouped, time::monotonic},
+use crate::cli::fleet::{
+    counters::AtomicCounter, options::FleetOptions, progress::Level, report::Report, run::World,
 };
+use tollgate_core::{admission::ENQUEUE_MAX, time::monotonic};
+use tollgate_telemetry::text::grouped;
 
 /// Maximum size of a batch, bytes: below the server's maximum message size.
 const BATCH_BYTES_MAX: usize = 3 * 1024 * 1024;

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::admission::CAPACITY_MAX;
+use tollgate_core::admission::CAPACITY_MAX;
 
 /// Maximum number of runs.
 const RUNS_MAX: u32 = 100;

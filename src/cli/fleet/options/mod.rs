@@ -10,12 +10,12 @@ use clap::Args;
 pub use self::{callers::CallerOptions, capacities::Capacities};
 
 use super::task_duration::TaskDuration;
-use crate::{
+use crate::cli::{
+    flags::{AccessFlags, duration, name, number, server},
+    output::OutputFlags,
+};
+use tollgate_core::{
     admission::{ATTEMPTS_MAX, CAPACITY_MAX, LEASE_MAX, LEASE_MIN, PAYLOAD_BYTES_MAX},
-    cli::{
-        flags::{AccessFlags, duration, name, number, server},
-        output::OutputFlags,
-    },
     stock::HOLD_MIN,
 };
 

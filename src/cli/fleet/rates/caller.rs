@@ -7,10 +7,8 @@ use tokio::task::JoinSet;
 use tollgate_client::{Connection, time};
 
 use super::{RateCallers, window::WatchedWindow};
-use crate::{
-    cli::fleet::{run::World, schedule::Arrivals},
-    decision::time::monotonic,
-};
+use crate::cli::fleet::{run::World, schedule::Arrivals};
+use tollgate_core::time::monotonic;
 
 /// A caller of the fleet, with its own key.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use crate::decision::text::{grouped, length};
+use tollgate_telemetry::text::{grouped, length};
 
 /// Number of time slots, so that a run that ends early still has a detailed chart.
 const SLOTS: u32 = 960;

@@ -23,7 +23,8 @@ use super::{
     run::{Simulation, World},
     schedule::Arrivals,
 };
-use crate::{cli::flags::RuleFlags, decision::text::grouped};
+use crate::cli::flags::RuleFlags;
+use tollgate_telemetry::text::grouped;
 
 /// What the callers share.
 #[derive(Debug)]

@@ -71,7 +71,7 @@ impl WatchedWindow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decision::time::monotonic;
+    use tollgate_core::time::monotonic;
 
     const MS: fn(u64) -> Duration = Duration::from_millis;
 

@@ -13,13 +13,11 @@ use tollgate_client::{
 };
 
 use super::Sale;
-use crate::{
-    cli::fleet::{
-        random::{Kind, Random},
-        run::World,
-    },
-    decision::time::monotonic,
+use crate::cli::fleet::{
+    random::{Kind, Random},
+    run::World,
 };
+use tollgate_core::time::monotonic;
 
 /// Pause after a failed call.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);

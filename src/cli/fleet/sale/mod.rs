@@ -22,10 +22,8 @@ use super::{
     report::Report,
     run::{Simulation, World},
 };
-use crate::decision::{
-    text::{grouped, length},
-    time::monotonic,
-};
+use tollgate_core::time::monotonic;
+use tollgate_telemetry::text::{grouped, length};
 
 /// Maximum number of reservations in flight of all buyers, and of payments and cancellations. It
 /// bounds the memory of a run and keeps below the limits of a server.

@@ -15,17 +15,15 @@ use super::{
     },
     refusals::Refused,
 };
-use crate::{
+use tollgate_core::{
+    AsOf,
     admission::{
         Admission, AdmitDecision, AdmitTask, CompleteVerdict, Completion, EvictVerdict, Lease,
         LeasePage, PoolUsage, PoolView, RenewTask, RenewVerdict, Settings,
     },
-    decision::{
-        AsOf,
-        names::{Name, Namespace},
-    },
-    engine::Answered,
+    names::{Name, Namespace},
 };
+use tollgate_engine::Answered;
 
 /// Converts an admission. A queued task that was dispatched has its own name; otherwise the task is
 /// the requested one.

@@ -3,14 +3,15 @@
 use bytes::Bytes;
 
 use super::super::super::{convert::timestamp, page_token, pb};
-use crate::{
+use tollgate_core::{
     admission::{
         AttemptEnd, CancelVerdict, Cancellation, Dispatched, EnqueueStatus, ListedState,
         ListedTask, RequeueVerdict, TaskPage,
     },
-    decision::{error::Error, names::Namespace},
-    engine::Answered,
+    error::Error,
+    names::Namespace,
 };
+use tollgate_engine::Answered;
 
 /// Converts the queued task that a device gets.
 pub(super) fn dispatched(dispatched: &Dispatched) -> pb::DispatchedTask {

@@ -6,9 +6,9 @@ use super::{
     super::super::{fields::Fields, pb, scope::Scope},
     admit, complete, renew,
 };
-use crate::{
+use tollgate_core::{
     admission::{AdmitTask, Catalog, CompleteTask, REQUESTS_MAX, RenewTask, Settings},
-    decision::names::Name,
+    names::Name,
 };
 
 /// The parsed requests of a batch.

@@ -10,15 +10,16 @@ pub(super) use tasks::{cancel_task, enqueue_tasks, list_tasks, requeue_task};
 use tonic::Status;
 
 use super::super::{fields::Fields, page_token, pb, scope::Scope};
-use crate::{
+use tollgate_core::{
     admission::{
         ATTEMPTS_MAX, AdmitTask, CAPACITY_MAX, Catalog, CompleteTask, ConfigurePool, EvictTask,
         GRACE_MAX, LEASE_MAX, LEASE_MIN, ListLeases, Outcome, Overrides, REASON_BYTES_MAX,
         RESULT_BYTES_MAX, RenewTask, Settings, TaskName,
     },
-    decision::{names::Name, time::Millis},
-    engine::PartitionCursor,
+    names::Name,
+    time::Millis,
 };
+use tollgate_engine::PartitionCursor;
 
 /// Parses a request, and how long the call waits; 0 for not at all. Without `task_id` the call asks
 /// for the oldest queued task of the device. The settings are those of the configuration for this

@@ -6,12 +6,12 @@ use super::{
     super::super::{fields::Fields, page_token, pb, scope::Scope},
     task_name,
 };
-use crate::{
+use tollgate_core::{
     admission::{
         CancelTask, Catalog, ENQUEUE_MAX, EnqueueTask, ListTasks, ListedState, PAYLOAD_BYTES_MAX,
         RequeueTask, Settings, TaskCursor, TaskName,
     },
-    decision::names::Name,
+    names::Name,
 };
 
 /// Parses a batch: 1 to 1,000 tasks of one pool, each a decision. One invalid task fails the whole

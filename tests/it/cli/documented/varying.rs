@@ -5,7 +5,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use tollgate::decision::time::Clock;
+use tollgate_core::time::Clock;
 
 /// The time in UTC as digits: year, month, day, hour, minute, second, millisecond.
 pub fn clock() -> String {

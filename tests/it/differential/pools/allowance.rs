@@ -1,12 +1,10 @@
 //! Leases, queued tasks and waiters that expire together: one decision removes a bounded number of
 //! them, in any mixture.
 
-use tollgate::{
+use tollgate_core::{
+    Allowance,
     admission::{Admission, AdmitDecision},
-    decision::{
-        Allowance,
-        waiters::{Proceed, WaitingCall},
-    },
+    waiters::{Proceed, WaitingCall},
 };
 
 use super::*;

@@ -9,20 +9,18 @@ use std::collections::{BTreeMap, HashSet};
 use bytes::Bytes;
 use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
-use tollgate::{
+use tollgate_core::{
+    Decision,
     admission::{
         AdmitTask, CancelTask, CompleteTask, ConfigurePool, CountHeld, EnqueueTask, EvictTask,
         GetPool, HeartbeatPool, LeaseCursor, ListLeases, ListTasks, Outcome, Overrides, Pool,
         QueueState, Queued, ReadEvents, RequeueTask, Settings, SweepPool, Task, TaskCursor,
         TaskName, TaskState,
     },
-    decision::{
-        Decision,
-        events::After,
-        export::Source,
-        names::Name,
-        time::{Millis, Timestamp},
-    },
+    events::After,
+    export::Source,
+    names::Name,
+    time::{Millis, Timestamp},
 };
 
 mod allowance;

@@ -1,7 +1,7 @@
 //! The verbs of the hot path, one by one and in batches. The items of a batch share reads and
 //! writes.
 
-use tollgate::admission::{Admission, AdmitDecision, RenewTask};
+use tollgate_core::admission::{Admission, AdmitDecision, RenewTask};
 
 use super::*;
 

@@ -2,12 +2,15 @@
 //! same, and a lease that was not acknowledged can be revoked.
 
 use rand::Rng;
-use tollgate::{
+use tollgate_core::{
+    Call, Decision, Delivery, Reply,
+    acknowledgement::Acknowledgement,
     admission::{Admission, AdmitTask, GetPool, Pool, RevokeReason, RevokeTask},
-    decision::{
-        Call, Decision, Delivery, Reply, acknowledgement::Acknowledgement, error::Error,
-        names::Name, script::Script, stages, time::Timestamp,
-    },
+    error::Error,
+    names::Name,
+    script::Script,
+    stages,
+    time::Timestamp,
 };
 
 use super::History;

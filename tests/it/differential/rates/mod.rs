@@ -12,17 +12,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
-use tollgate::{
-    decision::{
-        events::After,
-        export::Source,
-        names::{Name, Namespace},
-        time::{Millis, Timestamp},
-    },
+use tollgate_core::{
+    events::After,
+    export::Source,
+    names::{Name, Namespace},
     rate::{
         Answer, BanCursor, BanIndex, BanKey, CheckOutcome, CheckRate, GetBan, GetKey, ListBans,
         Log, Meter, MeterName, NoteBan, ReadRateEvents, ResetRate, Rule, SHARDS, UnbanKey, Verdict,
     },
+    time::{Millis, Timestamp},
 };
 
 use crate::support::twins::{States, Twins, play};

@@ -2,9 +2,9 @@
 
 use rand::{Rng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
-use tollgate::{
-    decision::time::Millis,
+use tollgate_core::{
     rate::{Algorithm, LimitSpec, Rule, RuleSpec, TierAction, TierSpec},
+    time::Millis,
 };
 
 const ALGORITHMS: [Algorithm; 4] = [

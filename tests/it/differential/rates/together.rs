@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use rand::{Rng, seq::IndexedRandom};
-use tollgate::{
-    decision::{fallback::OnStoreFailure, time::Millis},
+use tollgate_core::{
+    fallback::OnStoreFailure,
     rate::{
         Algorithm, CheckOutcome, CheckRate, CountAll, CountAllOutcome, CountHits, Enforcement,
         MeterName, Rule,
     },
+    time::Millis,
 };
 
 use super::{History, name};

@@ -7,17 +7,14 @@
 use std::{fs, path::Path, sync::Arc};
 
 use bytes::Bytes;
-use tollgate::{
+use tollgate::cli::transfer;
+use tollgate_core::{
     admission::{
         AdmitTask, CancelTask, CompleteTask, ConfigurePool, EnqueueTask, EvictTask, GetPool,
         ListLeases, ListTasks, Outcome, Overrides, RenewTask, Settings, TaskName,
     },
-    cli::transfer,
-    decision::{
-        names::{Name, Namespace},
-        time::{Millis, Timestamp},
-    },
     lock::{AcquireLock, GetLock, ReleaseLock},
+    names::{Name, Namespace},
     rate::{
         Algorithm, BanKey, CheckRate, GetBan, LimitSpec, ListBans, MeterName, NoteBan, Rule,
         RuleSpec, TierAction, TierSpec,
@@ -26,6 +23,7 @@ use tollgate::{
     stock::{
         AddStock, Buyer, CancelReservation, ConfirmReservation, GetStock, ReserveStock, SetStock,
     },
+    time::{Millis, Timestamp},
 };
 
 use super::{

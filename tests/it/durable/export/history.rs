@@ -6,25 +6,23 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
-use tollgate::{
+use tollgate_core::{
+    Decision,
     admission::{
         AdmitTask, CancelTask, CompleteTask, ConfigurePool, EnqueueTask, EvictTask, GetPool,
         ListLeases, ListTasks, Outcome, Overrides, RenewTask, RequeueTask, Settings, SweepPool,
         TaskName,
     },
-    decision::{
-        Decision,
-        names::{Name, Namespace},
-        time::{Clock, Millis, Timestamp, monotonic},
-    },
-    engine::embedded::Tabled,
     lock::{AcquireLock, GetLock, ReleaseLock, RenewLock},
+    names::{Name, Namespace},
     rate::{BanKey, CheckRate, GetBan, MeterName, Rule, UnbanKey},
     sequence::{GetSequence, Layout, NextSequence, Sequence},
     stock::{
         AddStock, Buyer, CancelReservation, ConfirmReservation, GetStock, ReserveStock, SetStock,
     },
+    time::{Clock, Millis, Timestamp, monotonic},
 };
+use tollgate_engine::embedded::Tabled;
 
 use super::Side;
 use crate::differential::rates::rules::rule;

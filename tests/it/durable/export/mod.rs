@@ -11,7 +11,9 @@ pub mod sides;
 use std::{fs, path::Path};
 
 use futures_util::future::join_all;
-use tollgate::{cli::transfer, decision::names::Namespace, engine::export::Store};
+use tollgate::cli::transfer;
+use tollgate_core::names::Namespace;
+use tollgate_engine::export::Store;
 
 use crate::support::process::TempFolder;
 use history::History;

@@ -1,10 +1,10 @@
 //! Partitions that are larger than a page of an export.
 
 use bytes::Bytes;
-use tollgate::{
+use tollgate_core::{
     admission::{AdmitTask, EnqueueTask, Settings, TaskName},
-    decision::time::{Clock, Millis},
     stock::{Buyer, ReserveStock, SetStock},
+    time::{Clock, Millis},
 };
 
 use super::{

@@ -2,12 +2,10 @@
 
 use std::{fs, path::PathBuf};
 
-use tollgate::{
-    cli::transfer,
-    engine::{
-        export::{Failure, Store},
-        redis::{RedisOptions, unfinished_import},
-    },
+use tollgate::cli::transfer;
+use tollgate_engine::{
+    export::{Failure, Store},
+    redis::{RedisOptions, unfinished_import},
 };
 
 use crate::support::process::{OwnRedis, TempFolder};

@@ -9,14 +9,12 @@ use std::{
     time::Duration,
 };
 
-use tollgate::{
-    decision::time::Clock,
-    engine::{
-        Engine,
-        embedded::{Disk, Durability, Embedded},
-        export::Store,
-        redis::{Redis, RedisOptions},
-    },
+use tollgate_core::time::Clock;
+use tollgate_engine::{
+    Engine,
+    embedded::{Disk, Durability, Embedded},
+    export::Store,
+    redis::{Redis, RedisOptions},
 };
 
 use crate::support::{

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, stream};
 use pb::{RenewVerdict, ReserveOutcome};
-use tollgate::decision::time::monotonic;
 use tollgate_client::pb;
+use tollgate_core::time::monotonic;
 
 use super::HOURS;
 use crate::support::{

@@ -19,8 +19,8 @@ use std::{
 
 use book::{Book, Item, Kind, Told};
 use rand::Rng;
-use tollgate::decision::time::monotonic;
 use tollgate_client::pb;
+use tollgate_core::time::monotonic;
 
 use crate::{
     durable::restarts::end,

@@ -7,7 +7,7 @@ use std::{
 };
 
 use redb::{StorageBackend, backends::InMemoryBackend};
-use tollgate::engine::embedded::{Disk, LogFile};
+use tollgate_engine::embedded::{Disk, LogFile};
 
 /// A disk in memory. [`Hanging::hang`] blocks its syncs and the writes of the log.
 #[derive(Debug, Clone, Default)]

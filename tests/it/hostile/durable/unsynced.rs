@@ -2,15 +2,14 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use tollgate::{
-    decision::{budget::CallerLimits, time::Clock},
-    engine::{
-        Engine,
-        embedded::{Durability, Embedded},
-    },
-    server::Rules,
-};
+use tollgate::server::Rules;
 use tollgate_client::pb::{self, EnqueueStatus};
+use tollgate_core::time::Clock;
+use tollgate_engine::{
+    Engine,
+    budget::CallerLimits,
+    embedded::{Durability, Embedded},
+};
 use tonic::{Code, Request, transport::Channel};
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,

@@ -9,12 +9,10 @@ use std::{
 };
 
 use tokio::{task::JoinHandle, time::sleep};
-use tollgate::{
-    decision::{script, time::monotonic},
-    engine::{
-        Engine,
-        redis::{Redis, RedisOptions},
-    },
+use tollgate_core::{script, time::monotonic};
+use tollgate_engine::{
+    Engine,
+    redis::{Redis, RedisOptions},
 };
 
 use crate::support::{

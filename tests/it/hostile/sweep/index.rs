@@ -6,7 +6,7 @@ use std::{
     process::Stdio,
 };
 
-use tollgate::decision::script::{self, Script};
+use tollgate_core::script::{self, Script};
 
 use super::*;
 use crate::support::process::tollgate;

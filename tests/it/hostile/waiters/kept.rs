@@ -1,8 +1,8 @@
 //! H15: tickets that are kept for waiters of a server that shuts down. Both executors must agree.
 
-use tollgate::{
-    decision::time::Millis,
+use tollgate_core::{
     lock::{Acquisition, GetLock, Lock},
+    time::Millis,
 };
 
 use crate::{

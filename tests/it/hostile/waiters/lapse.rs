@@ -4,14 +4,12 @@
 //! the test machine is.
 
 use bytes::Bytes;
-use tollgate::{
+use tollgate_core::{
     admission::{AdmitTask, HeartbeatPool, Overrides, Pool},
-    decision::{
-        names::Name,
-        time::Millis,
-        waiters::{Heartbeat, WaitingCall},
-    },
     lock::{AcquireLock, Lock},
+    names::Name,
+    time::Millis,
+    waiters::{Heartbeat, WaitingCall},
 };
 
 use super::{super::bystander::Bystander, *};
@@ -175,7 +173,7 @@ async fn h14_the_first_waiter_is_woken_for_a_short_lease() {
 async fn h14_a_heartbeat_reports_the_next_end_while_slots_are_free() {
     let (twins, mut pools) = (Twins::new().await, States::<Pool>::new());
     let settings = crate::admission::waiting::ask("d", false, false).settings;
-    let settings = tollgate::admission::Settings { capacity: 3, ..settings };
+    let settings = tollgate_core::admission::Settings { capacity: 3, ..settings };
     let ask = |device: &str, lease: u64, waiting: Option<WaitingCall>| AdmitTask {
         pool: name("p"),
         device: name(device),
@@ -213,8 +211,12 @@ async fn h14_a_heartbeat_reports_the_next_end_while_slots_are_free() {
         assert!(twins.agree(&mut pools, &taken, "").await.is_granted());
     }
     let overrides = Overrides { capacity: Some(2), ..Overrides::default() };
-    let lower =
-        tollgate::admission::ConfigurePool { pool: name("p"), overrides, reset: false, settings };
+    let lower = tollgate_core::admission::ConfigurePool {
+        pool: name("p"),
+        overrides,
+        reset: false,
+        settings,
+    };
     twins.agree(&mut pools, &lower, "").await;
     let seen = twins.agree(&mut pools, &heartbeat, "").await;
     assert_eq!((seen.frees_in, seen.turns.len()), (Some(Millis(2000)), 0));

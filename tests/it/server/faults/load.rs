@@ -9,8 +9,8 @@ use std::{
 };
 
 use tokio::{task::JoinSet, time::sleep};
-use tollgate::decision::time::monotonic;
 use tollgate_client::pb;
+use tollgate_core::time::monotonic;
 use tonic::{Code, Request};
 
 use crate::support::world::{Client, admit, complete};

@@ -8,7 +8,7 @@ mod table;
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
-use tollgate::decision::time::monotonic;
+use tollgate_core::time::monotonic;
 
 use crate::support::{
     farm::{Cluster, Watched, eventually},

@@ -1,0 +1,63 @@
+//! The denial cache: refusals that a server may repeat without asking the store.
+//!
+//! A cached refusal is valid until the earliest time at which, by the refusal itself, the answer
+//! could change. It is also bounded by the cache time, because other servers can change the store at
+//! any moment. Only refusals are cached. The worst effect of a stale one is that a grant
+//! comes later by at most the cache time.
+
+use crate::{
+    Decision,
+    time::{Millis, Timestamp},
+};
+
+/// Default maximum age of a cached refusal (`denial_cache`).
+pub const DENIAL_CACHE: Millis = Millis(50);
+/// The largest configurable maximum age.
+pub const DENIAL_CACHE_MAX: Millis = Millis::from_secs(10);
+
+/// A decision whose refusals may be cached.
+pub trait Deniable: Decision {
+    /// The cached part of a refusal.
+    type Denial: Send + 'static;
+
+    /// Distinguishes cached refusals within one partition. `None`: only the store can answer this
+    /// call.
+    fn kind(&self) -> Option<u64>;
+    /// The member that asks, such as a task. A member that already holds a lease gets it again from
+    /// the store, so the cache must not refuse it.
+    fn member(&self) -> Option<Vec<u8>> {
+        None
+    }
+    /// The denial to cache and its validity in µs, counted from when the call was sent. `None` for
+    /// an outcome that grants something or that changed the store.
+    fn denial(&self, outcome: &Self::Outcome) -> Option<(Self::Denial, u64)>;
+    /// The refusal as it reads `passed` µs after the original call; `None` if it does not apply to
+    /// this call. `now` is used only to spread `retry_after`.
+    fn deny(&self, denial: &Self::Denial, passed: u64, now: Timestamp) -> Option<Self::Outcome>;
+}
+
+/// A decision after which cached denials of its partition may be wrong.
+pub trait AffectsDenials: Decision {
+    /// The effect on the cached denials. `None` if the fate of the decision is unknown: it may have
+    /// been executed.
+    fn effect(&self, outcome: Option<&Self::Outcome>) -> Effect;
+}
+
+/// The effect of a decision on the cached denials of its partition.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Effect {
+    /// Whether cached denials may no longer be true, because the decision freed capacity.
+    pub frees: bool,
+    /// The member that holds a lease from now on, and the longest time it can hold it. Cached
+    /// denials do not apply to this member.
+    pub holds: Option<(Vec<u8>, Millis)>,
+    /// Grace added to a holder's lease, as the store has it (`expiry_grace`).
+    pub keeps: Option<Millis>,
+}
+
+impl Effect {
+    /// Invalidates the cached denials if `frees`; otherwise has no effect.
+    pub fn frees(frees: bool) -> Effect {
+        Effect { frees, ..Effect::default() }
+    }
+}

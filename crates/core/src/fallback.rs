@@ -1,0 +1,68 @@
+//! The fallback: answers while the store is unreachable, as the configuration allows.
+//!
+//! It answers only calls that were certainly not executed. It grants a share of the store's
+//! capacity, and only while the store is unreachable. A store that answers and refuses writes still
+//! counts the leases it granted, so no share is granted on top of them.
+//!
+//! The share of a pool is rounded down, to 0 if necessary: all servers together admit at most the
+//! configured number, in addition to the tasks that ran before. The share of a rate is at least 1
+//! if the rate is above 0, so that no key is locked out. With more servers than the limit, each
+//! server then allows one.
+
+use serde::Deserialize;
+
+use crate::Decision;
+
+/// The largest number of servers that can be configured to share one store.
+pub const REPLICAS_MAX: u32 = 1000;
+
+/// The answer to a call while the store is unreachable (`on_store_failure`). The names are those of
+/// the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnStoreFailure {
+    /// The call fails with [`crate::error::Error::Unavailable`].
+    #[default]
+    Fail,
+    /// The call is refused.
+    Deny,
+    /// The server decides about its share.
+    Allow,
+}
+
+/// A decision that the fallback can answer.
+pub trait Degradable: Decision + Sized {
+    /// The configured behaviour.
+    fn on_store_failure(&self) -> OnStoreFailure;
+    /// The refusal; `None` for a decision that requests nothing, such as a completion.
+    fn refused(&self) -> Option<Self::Outcome>;
+    /// The same decision about one of `replicas` equal shares.
+    fn shared(&self, replicas: u32) -> Self;
+    /// Whether one of `replicas` shares rounds down to 0 although the whole is above 0. The
+    /// decision is then refused.
+    fn has_no_share(&self, _replicas: u32) -> bool {
+        false
+    }
+    /// Whether the outcome says that its subject is unknown here. The store, or the fallback, may
+    /// know it.
+    fn is_unknown(_: &Self::Outcome) -> bool {
+        false
+    }
+}
+
+/// One of `replicas` shares of a rate: rounded down, but at least 1 if `whole` is above 0.
+pub fn share(whole: u32, replicas: u32) -> u32 {
+    (whole / replicas.max(1)).max(whole.min(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_rounded_down_and_none_is_none() {
+        let shares =
+            [(60, 1), (60, 7), (6, 7), (1, 1000), (0, 3), (7, 0)].map(|(w, r)| share(w, r));
+        assert_eq!(shares, [60, 8, 1, 1, 0, 7]);
+    }
+}

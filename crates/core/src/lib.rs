@@ -1,0 +1,250 @@
+//! The rules of Tollgate, and the seam between them and the engines that run them.
+//!
+//! Each rule exists twice on purpose. [`Decision::decide`] is the executable specification and the
+//! fast path of the embedded engine. The Lua script is the same rule where the data lives in Redis.
+//! The differential tests run both on the same random histories and compare every outcome.
+//!
+//! # Capabilities
+//! [`admission`], [`rate`], [`lock`], [`sequence`] and [`stock`] have a file per verb. [`envoy`] turns
+//! the rules of Envoy's rate limit service into limits of a rate.
+//!
+//! # Vocabulary
+//! Rules and engines share these modules; none of them names a rule or an engine.
+//! - [`names`] builds every key, [`time`] reads the clock of decisions, [`script`] lists every script,
+//!   [`error`] says why a call could not be decided.
+//! - [`stages`]: the path of a call through the engine.
+//! - [`lease`], [`waiters`], [`events`], [`replay_cache`]: parts that several capabilities have.
+//! - [`Delivery`] and [`Optional`]: the properties of a decision that an engine uses besides its
+//!   rule.
+//! - [`denial`]: which refusals a server may cache. [`fallback`]: answers while the store is
+//!   unreachable. [`acknowledgement`]: how many replicas must have a write.
+//! - [`persistence`]: entries of a data directory. [`export`]: lines of an export file.
+//! - [`incremental_map`] (a hash map that resizes in steps) and [`globs`] are utilities.
+
+pub mod acknowledgement;
+pub mod admission;
+mod allowance;
+mod as_of;
+mod call;
+mod cost;
+mod delivery;
+pub mod denial;
+pub mod envoy;
+pub mod error;
+pub mod events;
+pub mod export;
+pub mod fallback;
+pub mod globs;
+mod holds;
+pub mod incremental_map;
+pub mod lease;
+pub mod lock;
+pub mod names;
+mod optional;
+mod outcomes;
+pub mod persistence;
+pub mod rate;
+pub mod replay_cache;
+mod reply;
+pub mod script;
+pub mod sequence;
+pub mod stages;
+pub mod stock;
+pub mod time;
+mod undo;
+pub mod waiters;
+
+use std::{any::Any, fmt};
+
+pub use allowance::Allowance;
+pub use as_of::AsOf;
+pub use call::{Arguments, Call, Leads, Sighting};
+pub use cost::Cost;
+pub use delivery::{Delivery, Ends, Listing, Priority};
+pub use holds::{ENTRY_BYTES, Grows, Holds, PARTITION_BYTES, Takes, Taking};
+pub use optional::{Issues, Optional, Warms};
+pub use outcomes::{OUTCOMES_MAX, Outcomes};
+pub use reply::{Item, Reply};
+pub use reply::{OK, unknown_status};
+pub use undo::{Revocable, Revocation, Undo, UndoRule};
+
+use error::Error;
+use script::Script;
+use time::Timestamp;
+use waiters::WakeUps;
+
+/// One atomic decision about one partition: the request of one RPC verb.
+///
+/// The engine that holds the partition executes it in a single step. The methods are the rule, its
+/// partitions and its wire form. [`Decision::DELIVERY`] says how the engine queues, sends and repeats it. A
+/// property that only some verbs have is an optional trait: [`Decision::Stages`] and
+/// [`Decision::OPTIONAL`] say which of these traits a verb has.
+pub trait Decision: Sized + fmt::Debug + Send + Sync + 'static {
+    /// State of one partition in the embedded engine.
+    type State: State;
+    /// The answer, refusals included. [`Error`] is only for calls that could not be decided.
+    type Outcome: fmt::Debug + PartialEq + Send + 'static;
+    /// The stages of the engine that its calls pass: one of [`stages`].
+    type Stages;
+
+    /// The Lua twin of `decide`.
+    const SCRIPT: &'static Script;
+    /// How the engines deliver the decision.
+    const DELIVERY: Delivery<Self> = Delivery::DEFAULT;
+    /// The optional traits that the store stage uses.
+    const OPTIONAL: Optional<Self> = Optional::NONE;
+    /// The names of its outcomes in the metrics.
+    const OUTCOMES: Outcomes<Self> = Outcomes::NONE;
+
+    /// Name of the unit of atomicity: one hash slot in Redis, one entry of the embedded engine.
+    fn partition(&self) -> &[u8];
+    /// The partitions of a decision about several, whose state is a list: each once, in the order of
+    /// the states. All have the tag of [`Decision::partition`].
+    fn partitions(&self) -> Vec<&[u8]> {
+        vec![self.partition()]
+    }
+    /// Appends KEYS and ARGV in the order of the script's header. All keys have the hash tag
+    /// [`State::tag`] of the partition.
+    fn encode(&self, call: &mut Call);
+    /// Reads the reply to one item, in the shapes of the script's header. Fails with
+    /// [`Error::Corrupt`] on any other shape.
+    fn parse(reply: &mut Reply) -> Result<Self::Outcome, Error>;
+    /// Decides. Pure: reads no clock and does no I/O. `now` is the only time.
+    fn decide(&self, state: &mut Self::State, now: Timestamp) -> Self::Outcome;
+}
+
+/// A decision of which a step can decide nothing: it removes as many expired entries as one step
+/// may ([`stages::UntilDecided`]). The engine then decides again, until the deadline of the call.
+pub trait Stepwise: Decision {
+    /// Whether the step decided nothing.
+    fn is_unfinished(outcome: &Self::Outcome) -> bool;
+}
+
+/// A decision that the coalescer can merge with waiting decisions on the same partition.
+pub trait Joined: Decision + Clone {
+    /// A decision that must run first for some others, such as a reservation of values.
+    type Preparation: Decision;
+
+    /// Merges `next` into this decision. Returns false, and changes nothing, unless the merged
+    /// decision gives both exactly what they would get one after the other.
+    fn join(&mut self, next: &Self) -> bool;
+    /// Splits the outcome of a merged decision into one outcome for each part, in order. `None` if
+    /// the merged decision was refused: each part is then decided separately.
+    fn share(outcome: &Self::Outcome, joined: &[Self]) -> Option<Vec<Self::Outcome>>;
+    /// Whether the decision was refused because it lacks its preparation.
+    fn is_unprepared(outcome: &Self::Outcome) -> bool;
+    /// The preparation for all of these unprepared decisions of one partition; `None` for none.
+    fn preparation(unprepared: &[(Self, Self::Outcome)]) -> Option<Self::Preparation>;
+    /// The same decision after its preparation.
+    fn prepared(&self, preparation: &<Self::Preparation as Decision>::Outcome) -> Self;
+}
+
+/// A decision that reads a page of a listing. Engines read a page in steps, so that no step holds a
+/// partition or Redis for long.
+pub trait Paged: Decision + Clone {
+    /// The maximum number of entries of one step.
+    const STEP: u32;
+
+    /// Number of requested entries.
+    fn limit(&self) -> u32;
+    /// The same listing with another limit.
+    fn limited(&self, limit: u32) -> Self;
+    /// The listing of the entries after `page`; `None` if `page` is the last one.
+    fn behind(&self, page: &Self::Outcome) -> Option<Self>;
+    /// Appends the entries of the next step to the page.
+    fn append(page: &mut Self::Outcome, next: Self::Outcome);
+}
+
+/// A decision whose outcome is also entered into an index, which listings read.
+pub trait Indexing: Decision {
+    /// The decision that writes the entry.
+    type Entry: IndexEntry;
+
+    /// The entry of an outcome; `None` for an outcome without one, as most have.
+    fn entry(&self, outcome: &Self::Outcome) -> Option<Self::Entry>;
+}
+
+/// A decision that writes an entry of an index. A repeat changes nothing.
+pub trait IndexEntry: Decision<Outcome = ()> {
+    /// The name of the entry, unique within its kind.
+    fn name(&self) -> &[u8];
+    /// The end of the entry: it has no effect from then on.
+    fn until(&self) -> Timestamp;
+}
+
+/// The states of several partitions with one tag, which one step decides about.
+impl<S: State> State for Vec<S> {
+    const CAPABILITY: &'static str = S::CAPABILITY;
+    const IS_LISTED: bool = S::IS_LISTED;
+    const IS_NAMED: bool = S::IS_NAMED;
+    const NAME_KEY: Option<&'static str> = S::NAME_KEY;
+
+    fn tag(partition: &[u8]) -> &[u8] {
+        S::tag(partition)
+    }
+
+    fn sweep(&mut self, now: Timestamp, budget: usize, bin: &mut Bin) -> usize {
+        self.iter_mut().map(|state| state.sweep(now, budget, bin)).sum()
+    }
+
+    fn is_vacant(&self, now: Timestamp) -> bool {
+        self.iter().all(|state| state.is_vacant(now))
+    }
+}
+
+/// Outcome of a sweep: a decision that removes expired leases and tasks of one partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Swept {
+    /// Whether more entries have expired than one step removes.
+    pub has_more: bool,
+    /// The next time at which something of the partition expires.
+    pub next: Option<Timestamp>,
+    /// Whether the partition holds nothing that a listing shows or that can expire.
+    pub is_vacant: bool,
+}
+
+/// Values removed from a state, to be dropped later outside the shard's mutex. Freeing a large
+/// value can take the allocator milliseconds.
+pub type Bin = Vec<Box<dyn Any + Send>>;
+
+/// State of one partition in the embedded engine.
+pub trait State: Default + Send + 'static {
+    /// The name of the capability, as it appears in keys and listings.
+    const CAPABILITY: &'static str;
+    /// Whether a listing shows the names of its partitions.
+    const IS_LISTED: bool = false;
+    /// Whether a partition counts as a name of its namespace. False for histories and indexes, which
+    /// lie beside named partitions.
+    const IS_NAMED: bool = true;
+    /// The part of the first key of decisions that create a partition. Each named partition has one
+    /// such key in Redis. `None` for listed states, whose names are in the partition index, and for
+    /// unnamed ones.
+    const NAME_KEY: Option<&'static str> = None;
+
+    /// Text of the hash tag of a partition's keys: by default the partition. Partitions with the same
+    /// tag share a hash slot in Redis and a mutex in the embedded engine.
+    fn tag(partition: &[u8]) -> &[u8] {
+        partition
+    }
+    /// Drops expired records that no answer needs. Drops at most `budget` entries, or one step of
+    /// the state's own. Returns the number of dropped entries. Large values go to `bin`.
+    fn sweep(&mut self, now: Timestamp, budget: usize, bin: &mut Bin) -> usize;
+    /// Whether a lease or task has expired whose expiry a decision must still process.
+    fn has_ended(&self, _: Timestamp) -> bool {
+        false
+    }
+    /// What the partition holds, for the limits of namespaces. Takes a constant time.
+    fn holds(&self) -> Holds {
+        Holds::default()
+    }
+    /// Whether a fresh state would give the same answers. The engine then drops this one.
+    fn is_vacant(&self, now: Timestamp) -> bool;
+    /// Takes the number of leases whose expiry the last decision has processed.
+    fn take_expired(&mut self) -> u64 {
+        0
+    }
+    /// Takes the wake-ups that the last decision produced.
+    fn take_wake_ups(&mut self) -> WakeUps {
+        WakeUps::new()
+    }
+}

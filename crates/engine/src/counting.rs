@@ -1,0 +1,73 @@
+//! Counts the decisions of callers by their outcome.
+
+use super::{Answered, AnsweredBy, Batch, registry::counted_verbs};
+use tollgate_core::{Decision, Priority, error::Error, script::Script};
+use tollgate_telemetry::metrics::{self, Cells, StoreFailure};
+
+/// A verb whose outcomes are counted.
+#[derive(Debug, Clone, Copy)]
+pub struct CountedVerb {
+    /// Its name, which is that of its RPC. The RPC of several has an `s` behind it.
+    pub name: &'static str,
+    /// Whether it frees capacity or extends a lease.
+    pub frees_capacity: bool,
+    /// Its script, with the name of the verb and the position of its counters.
+    pub script: &'static Script,
+    /// The labels of its outcomes, in the order of the counters.
+    pub outcomes: &'static [&'static str],
+}
+
+/// All counted verbs.
+pub fn counted_verbs() -> Vec<CountedVerb> {
+    macro_rules! list {
+        ($($verb:ty),* $(,)?) => {
+            vec![$(CountedVerb {
+                name: stringify!($verb).rsplit([':', ' ']).next().unwrap_or_default(),
+                frees_capacity: <$verb as Decision>::DELIVERY.priority == Priority::FreesCapacity,
+                script: <$verb as Decision>::SCRIPT,
+                outcomes: <$verb as Decision>::OUTCOMES.labels,
+            }),*]
+        };
+    }
+    counted_verbs!(list)
+}
+
+/// Counts an answer of [`Engine::submit`].
+#[inline]
+pub(super) fn note<D: Decision>(answered: &Result<Answered<D::Outcome>, Error>) {
+    metrics::count(|cells| match answered {
+        Ok(Answered { outcome, source }) => {
+            if !D::OUTCOMES.labels.is_empty() {
+                cells.decisions[D::SCRIPT.index][(D::OUTCOMES.index)(outcome)].add(1);
+            }
+            match source {
+                AnsweredBy::Store => {}
+                AnsweredBy::DenialCache => cells.cached.add(1),
+                AnsweredBy::Refusal => cells.fallback_refusals.add(1),
+                AnsweredBy::Share => cells.fallback_shares.add(1),
+            }
+        }
+        Err(error) => failed(cells, error),
+    });
+}
+
+/// Counts the answers of [`Engine::submit_all`].
+pub(super) fn note_all<D: Decision>(answers: &Batch<Answered<D::Outcome>>) {
+    match answers {
+        Ok(answers) => answers.iter().for_each(note::<D>),
+        Err(error) => metrics::count(|cells| failed(cells, error)),
+    }
+}
+
+/// Counts an error of the store; other errors are refusals of this server.
+#[cold]
+fn failed(cells: &Cells, error: &Error) {
+    let failure = match error {
+        Error::Unavailable(_) => StoreFailure::Unavailable,
+        Error::Refused(_) | Error::StoreLost | Error::Denied(_) => StoreFailure::Refused,
+        Error::DeadlineExceeded => StoreFailure::DeadlineExceeded,
+        Error::Corrupt(_) => StoreFailure::Corrupt,
+        _ => return,
+    };
+    cells.store_failures[failure as usize].add(1);
+}

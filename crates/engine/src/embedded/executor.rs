@@ -1,0 +1,286 @@
+//! The executor: runs decisions on the tables of their shard, with or without a data directory.
+//!
+//! With a data directory the executor collects the changes of each decision and queues them for the
+//! journal. Without one it collects nothing.
+//!
+//! # Invariants
+//! - Changes are queued under the mutex of their shard. The file therefore always equals some past
+//!   state of each shard.
+//! - A call is answered once everything that it can have seen is as durable as `--durability`
+//!   promises: its own changes, and all earlier changes of its shard.
+//! - While the journal cannot accept changes, calls are refused before the decision.
+
+mod several;
+
+use std::time::Instant;
+
+use super::{
+    Embedded,
+    journal::{Journal, Seen},
+    memory_full,
+    tables::{Notes, Sharded, Tabled, Tables},
+};
+use tollgate_core::{
+    Decision, State,
+    error::Error,
+    names::Namespace,
+    persistence::Recorded,
+    time::{Millis, Timestamp},
+};
+use tollgate_telemetry::metrics;
+
+/// When a call that needs a new name may be repeated: vacant names are dropped every second.
+const NAMES_RETRY: Millis = Millis(1000);
+
+/// The event that a decision on a state has produced.
+type Produced<S> = Box<<S as Tabled>::Event>;
+
+impl Embedded {
+    /// Executes a decision, and does not wait until its changes are synced. Fails like
+    /// [`Embedded::admit`], and with [`Error::MemoryFull`].
+    pub fn run<D>(&self, decision: &D) -> Result<D::Outcome, Error>
+    where
+        D: Decision<State: Sharded>,
+    {
+        self.admit()?;
+        self.execute(decision).0
+    }
+
+    /// Admits a call. Fails while the journal cannot accept changes, and counts the refusal.
+    pub(in super::super) fn admit(&self) -> Result<(), Error> {
+        self.journal().map_or(Ok(()), Journal::admit)
+    }
+
+    /// Whether a call may be answered that has seen these changes.
+    pub(in super::super) fn is_synced(&self, seen: Seen) -> bool {
+        self.journal().is_none_or(|journal| journal.is_synced(seen))
+    }
+
+    /// Returns once [`Embedded::is_synced`]. Fails with [`Error::DeadlineExceeded`].
+    pub(in super::super) async fn synced(
+        &self,
+        seen: Seen,
+        deadline: Instant,
+    ) -> Result<(), Error> {
+        match self.journal() {
+            None => Ok(()),
+            Some(journal) => journal.synced(seen, deadline).await,
+        }
+    }
+
+    /// Executes a decision, as [`Sharded::execute`] does.
+    pub(in super::super) fn execute<D>(&self, decision: &D) -> (Result<D::Outcome, Error>, Seen)
+    where
+        D: Decision<State: Sharded>,
+    {
+        D::State::execute(self, decision)
+    }
+
+    /// Executes decisions in order, as [`Sharded::execute_run`] does.
+    pub(in super::super) fn execute_run<D>(
+        &self,
+        decisions: &[D],
+        may_block: bool,
+        take: impl FnMut(Result<D::Outcome, Error>) -> bool,
+    ) -> Option<Seen>
+    where
+        D: Decision<State: Sharded>,
+    {
+        D::State::execute_run(self, decisions, may_block, take)
+    }
+
+    /// Executes a decision about one partition.
+    pub(super) fn execute_one<D>(&self, decision: &D) -> (Result<D::Outcome, Error>, Seen)
+    where
+        D: Decision<State: Tabled>,
+    {
+        let mut tables = self.shard(D::State::tag(decision.partition()));
+        // Read under the lock: time never runs backwards within a partition.
+        let now = self.clock.now();
+        self.execute_within(&mut tables, decision, now)
+    }
+
+    /// Executes decisions about one shard at a time, under one lock.
+    pub(super) fn execute_alike<D>(
+        &self,
+        decisions: &[D],
+        may_block: bool,
+        mut take: impl FnMut(Result<D::Outcome, Error>) -> bool,
+    ) -> Option<Seen>
+    where
+        D: Decision<State: Tabled>,
+    {
+        let Some(first) = decisions.first() else { return Some(Seen::default()) };
+        let tag = D::State::tag(first.partition());
+        let is_same = |decision: &&D| D::State::tag(decision.partition()) == tag;
+        let run = &decisions[..decisions.iter().take_while(is_same).count()];
+        let mut tables = if may_block { self.shard(tag) } else { self.try_shard(tag)? };
+        if run.len() > 1
+            && let Some(state) = D::State::table(&mut tables).get(first.partition())
+        {
+            D::OPTIONAL.warm(run, state);
+        }
+        let mut last = Seen::default();
+        for decision in run {
+            // At different times, their entries in indexes of times are told apart at less cost.
+            let now = self.clock.now();
+            let (outcome, seen) = self.execute_within(&mut tables, decision, now);
+            last = last.and(seen);
+            if !take(outcome) {
+                break;
+            }
+        }
+        Some(last)
+    }
+
+    /// Executes a decision in its locked shard.
+    fn execute_within<D>(
+        &self,
+        tables: &mut Tables,
+        decision: &D,
+        now: Timestamp,
+    ) -> (Result<D::Outcome, Error>, Seen)
+    where
+        D: Decision<State: Tabled>,
+    {
+        let tag = D::State::tag(decision.partition());
+        let journal = self.journal();
+        let (table, notes) = D::State::table_and_notes(tables);
+        let (outcome, event) = match table.get_mut(decision.partition()) {
+            Some(state) if self.is_full() && D::OPTIONAL.is_new(decision, state, now) => {
+                return (Err(memory_full()), notes.seen());
+            }
+            Some(state) => {
+                let counted = match self.count(decision, state, true, now) {
+                    Ok(counted) => counted,
+                    Err(error) => return (Err(error), notes.seen()),
+                };
+                let decided = self.decide(decision, state, journal.map(|_| &mut *notes), now);
+                self.settle(counted.as_ref(), decision.partition(), Some(state));
+                decided
+            }
+            None => {
+                let mut state = D::State::default();
+                if journal.is_some() {
+                    state.note_changes();
+                }
+                let counted = match self.count(decision, &state, false, now) {
+                    Ok(counted) => counted,
+                    Err(error) => return (Err(error), notes.seen()),
+                };
+                let decided = self.decide(decision, &mut state, journal.map(|_| &mut *notes), now);
+                let partition = decision.partition();
+                // An empty state is not stored, so its changes are dropped.
+                let is_stored = match state.is_vacant(now) {
+                    true => Ok(false),
+                    false if self.is_full() => Err(memory_full()),
+                    false => self.name::<D::State>(partition).map(|()| true),
+                };
+                self.settle(
+                    counted.as_ref(),
+                    partition,
+                    Some(&state).filter(|_| is_stored == Ok(true)),
+                );
+                match is_stored {
+                    Ok(true) => table.add(partition.into(), state),
+                    Ok(false) => notes.changes.forget(),
+                    Err(error) => {
+                        notes.changes.forget();
+                        return (Err(error), notes.seen());
+                    }
+                }
+                decided
+            }
+        };
+        if let Some(event) = event {
+            let is_recorded = journal.is_some();
+            D::State::append_event(tables, tag, *event, now, is_recorded);
+        }
+        let seen =
+            journal.map(|journal| line_up_of::<D::State>(tables, decision.partition(), journal));
+        (Ok(outcome), seen.unwrap_or_default())
+    }
+
+    /// Registers a new partition. Fails with [`Error::NamespaceLimit`] if its namespace has too many.
+    fn name<S: Tabled>(&self, partition: &[u8]) -> Result<(), Error> {
+        let used = self.hub.namespaces().of(Namespace::prefix_of(partition));
+        let limit = used.and_then(|used| used.names_max().map(|most| (used, most)));
+        let most = limit.as_ref().map(|(_, most)| *most);
+        match (self.namespaces.add::<S>(partition, most), limit) {
+            (false, Some((used, most))) => Err(used.exceeded("names_max", most, NAMES_RETRY)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Decides. With `notes`, collects the changes of the state: the head if it differs, and the
+    /// changed parts.
+    fn decide<D>(
+        &self,
+        decision: &D,
+        state: &mut D::State,
+        notes: Option<&mut Notes>,
+        now: Timestamp,
+    ) -> (D::Outcome, Option<Produced<D::State>>)
+    where
+        D: Decision<State: Tabled>,
+    {
+        let Some(notes) = notes else {
+            let outcome = decision.decide(state, now);
+            self.wake(state);
+            return (outcome, state.take_event());
+        };
+        let [before, after] = &mut notes.heads;
+        before.clear();
+        after.clear();
+        state.head(before);
+        let outcome = match now <= self.token_floor {
+            true => D::OPTIONAL.decide_above(decision, state, now, self.token_floor),
+            false => decision.decide(state, now),
+        };
+        let event = state.take_event();
+        self.wake(state);
+        state.head(after);
+        notes.changes.of::<D::State>(decision.partition());
+        if before != after {
+            notes.changes.head(after);
+            if D::State::RESERVES && self.journal().is_some_and(Journal::reserves) {
+                state.reserve_ahead(now);
+            }
+        }
+        state.drain(&mut notes.changes);
+        (outcome, event)
+    }
+
+    /// Wakes up the waiting calls that may proceed, and counts the expired leases.
+    fn wake<S: State>(&self, state: &mut S) {
+        let expired = state.take_expired();
+        if expired > 0 {
+            metrics::count(|cells| cells.expired_leases.add(expired));
+        }
+        for (_, number) in state.take_wake_ups() {
+            self.hub.wake(number);
+        }
+    }
+}
+
+/// Queues the collected changes, if there are any. Returns the number of the shard's last change.
+pub(super) fn line_up(notes: &mut Notes, journal: &Journal) -> u64 {
+    if !notes.changes.row().is_empty() {
+        notes.ticket = journal.push(notes.changes.row());
+        notes.changes.forget();
+    }
+    notes.ticket
+}
+
+/// Queues the changes of a decision about a partition. Returns what its answer depends on.
+fn line_up_of<S: Tabled>(tables: &mut Tables, partition: &[u8], journal: &Journal) -> Seen {
+    let change = line_up(&mut tables.notes, journal);
+    let reservation = match S::RESERVES && journal.reserves() {
+        true => S::table(tables).get_mut(partition).map_or(0, |state| state.reservation(change)),
+        false => 0,
+    };
+    Seen { change, reservation }
+}
+
+#[cfg(test)]
+mod tests;

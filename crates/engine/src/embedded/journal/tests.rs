@@ -1,0 +1,67 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::{env::temp_dir, fs, process};
+
+use super::{
+    super::{Disk, Embedded},
+    *,
+};
+use tollgate_core::{
+    persistence::Changes,
+    time::{Clock, Timestamp},
+};
+
+#[test]
+fn a_call_that_finds_too_many_changes_in_line_is_refused_and_counted() {
+    let folder = temp_dir().join(format!("tollgate-journal-{}", process::id()));
+    let (disk, clock) = (Disk::directory(&folder).unwrap(), Clock::Stepped(Arc::default()));
+    let opened = Embedded::open_unwritten(clock, disk, Durability::Always, 7);
+    let (engine, _writer) = opened.unwrap();
+    let engine = engine.with_limits(&CallerLimits { unsynced_changes: 8, ..CallerLimits::DEFAULT });
+    let journal = engine.journal().unwrap();
+    assert_eq!(journal.admit(), Ok(()));
+    lock(&journal.shared.queue).count = 7;
+    assert_eq!(journal.admit(), Ok(()));
+    lock(&journal.shared.queue).count = 8;
+    let before = budget::count(ReachedLimit::Overload);
+    assert_eq!(journal.admit(), Err(Error::Overloaded));
+    assert!(budget::count(ReachedLimit::Overload) > before);
+    lock(&journal.shared.queue).count = 0;
+    drop(engine);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// If the sweeper finds no room, the next write starts at once.
+#[test]
+fn a_write_starts_at_once_when_the_sweeper_has_no_room() {
+    for durability in [Durability::Always, Durability::Interval, Durability::None] {
+        let folder = temp_dir().join(format!("tollgate-room-{durability:?}-{}", process::id()));
+        let store = FileStore::open(Disk::directory(&folder).unwrap()).unwrap();
+        let source = Clock::Stepped(Arc::default());
+        let clock = Arc::new(KeptClock::resume(source, None, durability.keeps()));
+        let (journal, mut writer) = Journal::new(store, clock.clone(), durability);
+        let mut changes = Changes::default();
+        changes.remove(&[b"none"]);
+        let is_due = || lock(&journal.shared.queue).is_write_due();
+        while journal.has_room() {
+            assert!(!is_due());
+            journal.push(changes.row());
+        }
+        // Under `interval` redb gets them from the log.
+        writer.log();
+        assert!(is_due());
+        writer.write();
+        assert!(!is_due() && journal.has_room());
+        assert_eq!(clock.now(), Timestamp(0), "no time has passed");
+
+        // A small limit on changes leaves room for a quarter of them.
+        journal.set_limits(&CallerLimits { unsynced_changes: 40, ..CallerLimits::DEFAULT });
+        for _ in 0..10 {
+            assert!(journal.has_room());
+            journal.push(changes.row());
+        }
+        assert!(!journal.has_room());
+        drop((journal, writer));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

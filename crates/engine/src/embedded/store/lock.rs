@@ -1,0 +1,94 @@
+//! The lock of a data directory: one process uses it at a time.
+//!
+//! If another process has the lock, a start waits up to [`WAIT`] and then fails. A killed process
+//! keeps its lock until the system has reclaimed its memory. Without the wait, a supervisor that
+//! restarts the server at once would find the lock taken.
+
+use std::{
+    fs::{File, TryLockError},
+    io,
+    thread::sleep,
+    time::Duration,
+};
+
+use tollgate_core::time::monotonic;
+
+/// How long a lock of another process is waited for.
+pub(super) const WAIT: Duration = Duration::from_secs(1);
+const RETRY_EVERY: Duration = Duration::from_millis(10);
+
+/// A locked file.
+///
+/// The lock belongs to the open file, which a child process shares from its fork to its exec.
+/// So it is released explicitly: closing the file here would leave it to the child's end.
+#[derive(Debug)]
+pub(super) struct DirectoryLock(File);
+
+impl DirectoryLock {
+    /// Locks a file, where no other process has, or does within this time.
+    pub(super) fn take(file: File, wait: Duration) -> Result<DirectoryLock, TryLockError> {
+        when_free(|| file.try_lock(), |error| matches!(error, TryLockError::WouldBlock), wait)?;
+        Ok(DirectoryLock(file))
+    }
+}
+
+impl Drop for DirectoryLock {
+    fn drop(&mut self) {
+        // Where that fails, closing it releases it.
+        let _: io::Result<()> = self.0.unlock();
+    }
+}
+
+/// Repeats what fails because another process has a lock, for so long.
+pub(super) fn when_free<T, E>(
+    mut attempt: impl FnMut() -> Result<T, E>,
+    is_taken: impl Fn(&E) -> bool,
+    wait: Duration,
+) -> Result<T, E> {
+    let until = monotonic() + wait;
+    loop {
+        match attempt() {
+            Err(error) if is_taken(&error) && monotonic() < until => sleep(RETRY_EVERY),
+            result => return result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env::temp_dir, fs, process};
+
+    use super::*;
+
+    #[test]
+    fn a_child_process_that_shares_the_open_file_does_not_keep_the_lock() {
+        let path = temp_dir().join(format!("tollgate-test-lock-{}", process::id()));
+        let open = || File::create(&path).unwrap();
+        let lock = DirectoryLock::take(open(), Duration::ZERO).unwrap();
+        // What a child holds from its fork to its exec.
+        let shared = lock.0.try_clone().unwrap();
+        assert!(matches!(
+            DirectoryLock::take(open(), Duration::ZERO),
+            Err(TryLockError::WouldBlock)
+        ));
+        drop(lock);
+        DirectoryLock::take(open(), Duration::ZERO)
+            .expect("it is free though the open file is shared");
+        drop(shared);
+        fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn what_is_taken_is_tried_until_it_is_free() {
+        let (mut attempts, wait) = (0, Duration::from_secs(60));
+        let mut attempt = || {
+            attempts += 1;
+            if attempts < 3 { Err("taken") } else { Ok(attempts) }
+        };
+        assert_eq!(when_free(&mut attempt, |error| *error == "taken", wait), Ok(3));
+        let failed = when_free(|| Err::<(), _>("broken"), |error| *error == "taken", wait);
+        assert_eq!(failed, Err("broken"), "nothing else is tried again");
+        let taken = when_free(|| Err::<(), _>("taken"), |_| true, Duration::ZERO);
+        assert_eq!(taken, Err("taken"), "it ends with its time");
+    }
+}

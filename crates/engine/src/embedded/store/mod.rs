@@ -1,0 +1,375 @@
+//! The data directory: a redb file, the two files of the log, and a lock file that is held while a
+//! server uses the directory.
+//!
+//! The rest of the engine sees a sorted map from keys to values (`crates/core/src/persistence/` defines
+//! both), and a write that is atomic and synced when it returns.
+//!
+//! # Two syncs for each write
+//! A write syncs its pages first and then the file header that refers to them. redb could do with
+//! one sync. Two are needed for two reasons:
+//! - Startup must distinguish a torn last write from corruption. With one sync both look alike, and
+//!   acknowledged changes would be cut off silently.
+//! - After a failed sync, readers can see pages that never reach the disk. With two syncs no header
+//!   refers to them, and the failed batch is written again in full.
+
+mod batch;
+mod lock;
+mod log;
+mod recover;
+mod rights;
+
+use std::{
+    fmt,
+    fs::{self, File, TryLockError},
+    io, mem,
+    path::{Path, PathBuf},
+};
+
+use redb::{
+    Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError,
+    TableDefinition, TableError,
+};
+
+pub(super) use batch::WriteBatch;
+use lock::DirectoryLock;
+pub(super) use log::ChangeLog;
+pub use log::LogFile;
+use recover::{StoreProgress, current_boot};
+
+use tollgate_core::{
+    persistence::{META, Unreadable, decode, encode},
+    time::Mark,
+};
+
+/// The only table: keys and values of `crates/core/src/persistence/mod.rs`.
+const ENTRIES: TableDefinition<&[u8], &[u8]> = TableDefinition::new("entries");
+/// The database file of a data directory.
+pub(super) const FILE: &str = "tollgate.redb";
+/// The name of a database file while it is created.
+const UNFINISHED: &str = "tollgate.redb.unfinished";
+/// The lock file of a data directory.
+const LOCK: &str = "tollgate.lock";
+/// The files of the log.
+const LOGS: [&str; 2] = ["tollgate.log.0", "tollgate.log.1"];
+/// The page cache of redb. It is small, since the engine has all state in memory.
+const CACHE_BYTES: usize = 64 << 20;
+/// The size above which a file is read by a second thread.
+const LARGE: u64 = 8 << 20;
+/// The key of the clock's mark.
+const CLOCK: &[u8] = &[META, 0, 0, b'c'];
+/// The key of the progress in the log.
+const LOG: &[u8] = &[META, 0, 0, b'l'];
+
+/// The reason why a data directory cannot be used. The text says what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OpenError {
+    /// The file is damaged.
+    Damaged(String),
+    /// The file cannot be read or written.
+    Unusable(String),
+    /// Another process uses the directory.
+    Taken(String),
+    /// The directory holds no state.
+    Missing(String),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Damaged(why) => write!(
+                f,
+                "{why}. Restore the directory from a backup, or move it away to start without \
+                 its state"
+            ),
+            OpenError::Unusable(why) => write!(
+                f,
+                "{why}. Check the disk for errors and free space, and the access rights; then \
+                 start again"
+            ),
+            OpenError::Taken(why) => f.write_str(why),
+            OpenError::Missing(path) => {
+                write!(f, "{path} holds no state: name the server's --data-dir")
+            }
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// Opens the database. Called again after a failed write.
+type Opener = Box<dyn Fn(&mut Builder) -> Result<Database, DatabaseError> + Send + Sync>;
+
+/// The place where entries are stored: a directory, or a backend of a test.
+pub struct Disk {
+    /// The path that errors name.
+    path: PathBuf,
+    /// Opens the database, also after a failed write.
+    open: Opener,
+    /// The files of the log.
+    logs: [Box<dyn LogFile>; 2],
+    /// The boot of the machine; `None` if it is unknown.
+    boot: Option<String>,
+    /// The lock file, locked as long as it is open.
+    _lock: Option<DirectoryLock>,
+}
+
+impl fmt::Debug for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Disk").field(&self.path).finish()
+    }
+}
+
+impl Disk {
+    /// Opens a directory, and creates it if it does not exist. Fails with [`OpenError::Taken`] if
+    /// another server still uses it after [`lock::WAIT`].
+    pub fn directory(directory: &Path) -> Result<Disk, OpenError> {
+        let failed = |what: &str, error: &dyn fmt::Display| {
+            OpenError::Unusable(format!("{what} {}: {error}", directory.display()))
+        };
+        rights::make_directory(directory).map_err(|error| failed("cannot create", &error))?;
+        let lock = rights::open_file(&directory.join(LOCK));
+        let lock = lock.map_err(|error| failed("cannot write to", &error))?;
+        let lock = DirectoryLock::take(lock, lock::WAIT).map_err(|error| match error {
+            TryLockError::WouldBlock => OpenError::Taken(format!(
+                "another server uses {}: give each server its own data directory",
+                directory.display()
+            )),
+            TryLockError::Error(error) => failed("cannot lock", &error),
+        })?;
+        let path = directory.join(FILE);
+        if !path.exists() {
+            begin(directory, &path).map_err(|error| failed("cannot create a file in", &error))?;
+        }
+        let [one, two] = LOGS.map(|name| directory.join(name));
+        let open = |path: &Path| {
+            let opened = rights::open_file(path);
+            opened.map_err(|error| failed("cannot create a log file in", &error))
+        };
+        let logs: [Box<dyn LogFile>; 2] = [Box::new(open(&one)?), Box::new(open(&two)?)];
+        for path in [directory, &path, &directory.join(LOCK), &one, &two] {
+            rights::warn_if_wide(path);
+        }
+        // Syncs the directory and its parent: the names must survive a power loss, too.
+        for folder in [directory, directory.parent().unwrap_or(directory)] {
+            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+            let synced = File::open(folder).and_then(|folder| folder.sync_all());
+            synced.map_err(|error| failed("cannot sync", &error))?;
+        }
+        let file = path.clone();
+        // Never creates the file: one that was deleted would be replaced by an empty one silently.
+        let open = move |builder: &mut Builder| builder.open(&file);
+        let boot = current_boot();
+        Ok(Disk { path, open: Box::new(open), logs, boot, _lock: Some(lock) })
+    }
+
+    /// The path that errors name.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A disk with another way to open the database, for tests. `path` appears in errors.
+    pub fn custom(
+        path: &Path,
+        open: impl Fn(&mut Builder) -> Result<Database, DatabaseError> + Send + Sync + 'static,
+    ) -> Disk {
+        let logs = ChangeLog::in_memory();
+        Disk { path: path.to_owned(), open: Box::new(open), logs, boot: None, _lock: None }
+    }
+
+    /// Replaces the files of the log and the identity of the boot, for tests.
+    pub fn with_log(mut self, logs: [Box<dyn LogFile>; 2], boot: &str) -> Disk {
+        (self.logs, self.boot) = (logs, Some(boot.to_owned()));
+        self
+    }
+}
+
+/// Creates an empty file under another name and renames it. A file that was cut off at creation
+/// would count as damaged for ever.
+fn begin(directory: &Path, path: &Path) -> Result<(), redb::Error> {
+    let unfinished = directory.join(UNFINISHED);
+    match fs::remove_file(&unfinished) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    // Created here and not by redb, for its access rights.
+    drop(rights::open_file(&unfinished)?);
+    drop(builder().create(&unfinished)?);
+    Ok(fs::rename(&unfinished, path)?)
+}
+
+/// The entries on disk. A failed write closes the database; the next write opens it again.
+#[derive(Debug)]
+pub(super) struct FileStore {
+    // Declared before `disk`: the database is closed before the directory is unlocked.
+    /// `None` after a failed write.
+    database: Option<Database>,
+    log: ChangeLog,
+    /// The number of the last change that redb has.
+    last: u64,
+    /// The boot of the machine; `None` if it is unknown, or if changes are not logged.
+    boot: Option<String>,
+    disk: Disk,
+}
+
+impl FileStore {
+    /// Opens the database and checks every byte of it. Fails with [`OpenError::Damaged`] if a check
+    /// fails.
+    pub(super) fn open(mut disk: Disk) -> Result<FileStore, OpenError> {
+        let mut builder = builder();
+        builder.set_check_integrity_on_open(true);
+        let is_taken = |error: &DatabaseError| matches!(error, DatabaseError::DatabaseAlreadyOpen);
+        let database = lock::when_free(|| (disk.open)(&mut builder), is_taken, lock::WAIT);
+        let database = database.map_err(|error| disk.open_error(&error))?;
+        let logs = mem::replace(&mut disk.logs, ChangeLog::in_memory());
+        let (log, boot) = (ChangeLog::new(logs), disk.boot.clone());
+        Ok(FileStore { database: Some(database), log, last: 0, boot, disk })
+    }
+
+    /// The number of the last change that redb has.
+    pub(super) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Takes the log, to append to it on another thread.
+    pub(super) fn take_log(&mut self) -> ChangeLog {
+        mem::replace(&mut self.log, ChangeLog::new(ChangeLog::in_memory()))
+    }
+
+    /// Declares that answers are given before their changes are written anywhere: unless the process
+    /// ends in order, its last changes count as lost.
+    pub(super) fn forget_boot(&mut self) {
+        self.boot = None;
+    }
+
+    /// Passes every entry to `entry`, in the order of keys. Returns the clock's mark.
+    pub(super) fn scan(
+        &self,
+        mut entry: impl FnMut(&[u8], &[u8]) -> Result<(), Unreadable>,
+    ) -> Result<Option<Mark>, OpenError> {
+        let Some(database) = &self.database else { return Ok(None) };
+        let failed = |error: redb::Error| self.disk.error(&error);
+        let read = database.begin_read().map_err(|error| failed(error.into()))?;
+        let table = match read.open_table(ENTRIES) {
+            Ok(table) => table,
+            Err(TableError::TableDoesNotExist(_)) => return Ok(None),
+            Err(error) => return Err(failed(error.into())),
+        };
+        let mut mark = None;
+        for stored in table.iter().map_err(|error| failed(error.into()))? {
+            let (key, value) = stored.map_err(|error| failed(error.into()))?;
+            let (key, value) = (key.value(), value.value());
+            let restored = match key {
+                CLOCK => decode(value).map(|read| mark = Some(read)),
+                LOG => Ok(()),
+                _ => entry(key, value),
+            };
+            restored.map_err(|why| self.unreadable(key, &why))?;
+        }
+        Ok(mark)
+    }
+
+    /// The error for an unreadable entry.
+    pub(super) fn unreadable(&self, key: &[u8], Unreadable(why): &Unreadable) -> OpenError {
+        let (path, key) = (self.disk.path.display(), key.escape_ascii());
+        OpenError::Damaged(format!("{path}: the entry {key} cannot be read: {why}"))
+    }
+
+    /// The path of the file.
+    pub(super) fn path(&self) -> &Path {
+        self.disk.path()
+    }
+
+    /// Whether a second thread is worth its cost.
+    pub(super) fn is_large(&self) -> bool {
+        fs::metadata(&self.disk.path).is_ok_and(|file| file.len() > LARGE)
+    }
+
+    /// Writes a batch and a mark in one transaction, synced on return. `last` is the number of the
+    /// batch's last change. After an error the batch may or may not be on disk: write it again.
+    pub(super) fn write(
+        &mut self,
+        batch: &WriteBatch,
+        mark: Mark,
+        last: u64,
+    ) -> Result<(), String> {
+        let progress = StoreProgress { last, boot: self.boot.clone() };
+        let written = self.try_write(batch, mark, &progress);
+        match written.is_ok() {
+            true => self.last = last,
+            // After an error redb accepts no further write.
+            false => self.database = None,
+        }
+        written.map_err(|error| format!("{}: {error}", self.disk.path.display()))
+    }
+
+    /// Writes a batch with redb's error type. Opens the database again if the last write failed.
+    fn try_write(
+        &mut self,
+        batch: &WriteBatch,
+        mark: Mark,
+        progress: &StoreProgress,
+    ) -> Result<(), redb::Error> {
+        if self.database.is_none() {
+            self.database = Some((self.disk.open)(&mut builder())?);
+        }
+        let Some(database) = &self.database else { return Err(redb::Error::DatabaseClosed) };
+        let mut write = database.begin_write()?;
+        write.set_two_phase_commit(true);
+        {
+            let mut table = write.open_table(ENTRIES)?;
+            batch.apply(&mut table)?;
+            let mut value = Vec::new();
+            encode(&mark, &mut value);
+            table.insert(CLOCK, &value[..])?;
+            value.clear();
+            encode(progress, &mut value);
+            table.insert(LOG, &value[..])?;
+        }
+        write.commit()?;
+        Ok(())
+    }
+}
+
+/// The settings that every opening of the database shares.
+fn builder() -> Builder {
+    let mut builder = Builder::new();
+    builder.set_cache_size(CACHE_BYTES);
+    builder
+}
+
+impl Disk {
+    /// The error for a database that cannot be opened.
+    fn open_error(&self, error: &DatabaseError) -> OpenError {
+        let path = self.path.display();
+        match error {
+            DatabaseError::DatabaseAlreadyOpen => {
+                OpenError::Taken(format!("another process uses {path}"))
+            }
+            DatabaseError::UpgradeRequired(version) => OpenError::Damaged(format!(
+                "{path} has format {version}, which this tollgate cannot read"
+            )),
+            DatabaseError::Storage(StorageError::Io(error)) => self.io_error(error),
+            error => OpenError::Damaged(format!("{path} is damaged: {error}")),
+        }
+    }
+
+    /// The error for a database that cannot be read.
+    fn error(&self, error: &redb::Error) -> OpenError {
+        match error {
+            redb::Error::Io(error) => self.io_error(error),
+            error => OpenError::Damaged(format!("{} is damaged: {error}", self.path.display())),
+        }
+    }
+
+    /// The error of the file system. A file that is too short counts as damaged.
+    fn io_error(&self, error: &io::Error) -> OpenError {
+        let path = self.path.display();
+        match error.kind() {
+            // The file is shorter than its header says, or no redb file.
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => {
+                OpenError::Damaged(format!("{path} is damaged: {error}"))
+            }
+            _ => OpenError::Unusable(format!("cannot use {path}: {error}")),
+        }
+    }
+}

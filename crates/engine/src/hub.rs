@@ -1,0 +1,218 @@
+//! The registry of this server's long calls: waiting calls and watchers.
+//!
+//! `waiters` registers each waiting call and gets a number for it. The call's ticket contains that
+//! number, so a wake-up for the number reaches the call: directly on the embedded engine, by Redis
+//! pub/sub on [`Hub::channel`] otherwise. Feeds take a permit for each watcher. At
+//! shutdown [`Hub::close`] ends them all.
+//!
+//! A wake-up says only that a call may proceed. The call then asks the store, which decides.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    hash::{BuildHasher, Hasher, RandomState},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+};
+
+use arc_swap::ArcSwapOption;
+use tokio::sync::{Notify, watch};
+
+use super::by_type::ByType;
+use crate::budget::{self, CallerLimits, Held, NamespaceBudget, Place, Places, ReachedLimit};
+use tollgate_core::{error::Error, names::Namespace};
+
+/// The waiting calls by number, and the permits of watchers.
+pub struct Hub {
+    /// The pub/sub channel of wake-ups.
+    channel: Arc<str>,
+    /// The number of the next waiting call.
+    next: AtomicU64,
+    /// Whether [`Hub::close`] was called.
+    closed: watch::Sender<bool>,
+    /// The limits of namespaces.
+    namespaces: NamespaceBudget,
+    /// The most waiting calls.
+    waiters_max: AtomicUsize,
+    /// The places of watchers.
+    watchers: Arc<Places>,
+    /// The places of calls that wait for a coalescer.
+    coalesced: Arc<Places>,
+    /// The waiting calls by number.
+    calls: Mutex<HashMap<u64, Arc<Notify>>>,
+    /// The queues of waiters and the coalescer of each kind of decision.
+    by_type: ByType,
+}
+
+/// The registration of a waiting call; ends when dropped.
+#[derive(Debug)]
+pub struct Registration {
+    hub: Arc<Hub>,
+    number: u64,
+    /// Notified by each wake-up.
+    wake_ups: Arc<Notify>,
+    /// Counts the call for its namespace.
+    _held: Option<Held>,
+}
+
+/// The permit of a watcher; ends when dropped.
+#[derive(Debug)]
+pub struct WatcherPermit {
+    _place: Place,
+    /// Counts the watcher for its namespace.
+    _held: Option<Held>,
+}
+
+impl fmt::Debug for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hub").field("channel", &self.channel).finish_non_exhaustive()
+    }
+}
+
+impl Hub {
+    /// Creates a registry with the default limits. Its unique channel name starts with `prefix`.
+    pub fn new(prefix: &str) -> Arc<Hub> {
+        let limits = CallerLimits::DEFAULT;
+        let random = || RandomState::new().build_hasher().finish();
+        Arc::new(Hub {
+            // Carries wake-ups. Its name is that of earlier versions, because servers of both
+            // versions share a Redis, and ACLs of its users name the pattern.
+            channel: format!("{prefix}:hints:{:016x}{:016x}", random(), random()).into(),
+            next: AtomicU64::new(1),
+            closed: watch::Sender::new(false),
+            namespaces: NamespaceBudget::default(),
+            waiters_max: AtomicUsize::new(limits.waiters),
+            watchers: Arc::new(Places::new(limits.watchers)),
+            coalesced: Arc::new(Places::new(limits.sequence_waiters)),
+            calls: Mutex::default(),
+            by_type: ByType::default(),
+        })
+    }
+
+    /// Changes the limits on waiting calls and watchers. Those above a lower limit stay.
+    pub(super) fn set_limits(&self, limits: &CallerLimits) {
+        self.waiters_max.store(limits.waiters, Ordering::Relaxed);
+        self.watchers.set(limits.watchers);
+        self.coalesced.set(limits.sequence_waiters);
+    }
+
+    /// What the engine has once for each kind of decision. Its first use calls `create`.
+    pub(super) fn by_type<T: Send + Sync + 'static>(&self, create: impl Fn() -> T) -> &T {
+        self.by_type.get_or(create)
+    }
+
+    /// The places of calls that wait for a coalescer, `limits.sequence_waiters`.
+    pub(super) fn coalesced(&self) -> &Arc<Places> {
+        &self.coalesced
+    }
+
+    /// Sets the rules that present and later waiting calls follow.
+    pub fn follow<R: Send + Sync + 'static>(&self, rules: Arc<R>) {
+        self.followed::<R>().store(Some(rules));
+    }
+
+    /// The rules that waiting calls follow; none before the first reload.
+    pub(super) fn followed<R: Send + Sync + 'static>(&self) -> &ArcSwapOption<R> {
+        self.by_type(ArcSwapOption::<R>::empty)
+    }
+
+    /// The pub/sub channel of this server's wake-ups. It also identifies the server in queues.
+    pub fn channel(&self) -> &Arc<str> {
+        &self.channel
+    }
+
+    /// The limits of namespaces, and what each uses.
+    pub fn namespaces(&self) -> &NamespaceBudget {
+        &self.namespaces
+    }
+
+    /// Registers a call that is about to wait in this partition. Fails with [`Error::Overloaded`]
+    /// at `limits.waiters` waiting calls, and with [`Error::NamespaceLimit`].
+    pub fn register(self: &Arc<Hub>, partition: &[u8]) -> Result<Registration, Error> {
+        let used = self.namespaces.of(Namespace::prefix_of(partition));
+        let held = used.map(|used| used.waiting()).transpose()?;
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let wake_ups = Arc::new(Notify::new());
+        let mut calls = self.lock();
+        if calls.len() >= self.waiters_max.load(Ordering::Relaxed) {
+            return Err(budget::overloaded(ReachedLimit::Waiters));
+        }
+        calls.insert(number, wake_ups.clone());
+        Ok(Registration { hub: self.clone(), number, wake_ups, _held: held })
+    }
+
+    /// A permit for a watcher of this partition, free again when dropped. Fails with
+    /// [`Error::TooManyWatchers`] at `limits.watchers` watchers, with [`Error::NamespaceLimit`], and
+    /// with [`Error::Ending`] after [`Hub::close`].
+    pub fn watcher(&self, partition: &[u8]) -> Result<WatcherPermit, Error> {
+        if self.is_closed() {
+            return Err(Error::Ending);
+        }
+        let used = self.namespaces.of(Namespace::prefix_of(partition));
+        let held = used.map(|used| used.watcher()).transpose()?;
+        let place = self.watchers.take().ok_or_else(|| {
+            budget::note(ReachedLimit::Watchers);
+            Error::TooManyWatchers
+        })?;
+        Ok(WatcherPermit { _place: place, _held: held })
+    }
+
+    /// The number of waiting calls.
+    pub fn calls(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// The number of watchers.
+    pub fn watching(&self) -> usize {
+        self.watchers.taken()
+    }
+
+    /// Wakes a call up. Returns whether the call is registered; an earlier wake-up that the call
+    /// has not consumed yet is kept, not doubled.
+    pub fn wake(&self, number: u64) -> bool {
+        let wake_ups = self.lock().get(&number).cloned();
+        wake_ups.inspect(|wake_ups| wake_ups.notify_one()).is_some()
+    }
+
+    /// Ends waiting and watching, at shutdown. Each waiting call is woken up, asks the store a last
+    /// time and leaves its queue.
+    pub fn close(&self) {
+        self.closed.send_replace(true);
+        self.lock().values().for_each(|wake_ups| wake_ups.notify_one());
+    }
+
+    /// Whether [`Hub::close`] was called.
+    pub fn is_closed(&self) -> bool {
+        *self.closed.borrow()
+    }
+
+    /// Returns once [`Hub::close`] was called.
+    pub async fn closed(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.closed.subscribe().wait_for(|is_closed| *is_closed).await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Notify>>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Registration {
+    /// The number of the call, unique on this server.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Returns at the next wake-up; at once if one has arrived since the last return.
+    pub async fn woken(&self) {
+        self.wake_ups.notified().await;
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.hub.lock().remove(&self.number);
+    }
+}

@@ -1,0 +1,359 @@
+//! Sends scripts as EVALSHA and parses the replies.
+//!
+//! Redis forgets scripts at a restart, a failover or SCRIPT FLUSH. Then it answers NOSCRIPT, and
+//! the script is loaded and called again in one write. This module also decides which error a reply
+//! of Redis becomes.
+
+mod probe;
+
+use std::{collections::HashMap, mem, sync::Arc, time::Duration};
+
+use redis::{
+    Cmd, Pipeline, RedisError, RedisResult, ServerErrorKind, Value, aio::MultiplexedConnection,
+};
+
+use super::{job::Job, marker::Marker};
+use tollgate_core::{
+    Decision, Item, Reply, State,
+    acknowledgement::Acknowledgement,
+    error::Error,
+    script::{self, Script},
+    time::Timestamp,
+};
+use tollgate_telemetry::{metrics, text};
+
+pub(super) use probe::{ProbeRequest, Probed};
+
+/// The scripts by name, with text and SHA-1.
+#[derive(Debug)]
+pub(super) struct Scripts {
+    /// By script name.
+    prepared: HashMap<&'static str, Prepared>,
+}
+
+#[derive(Debug)]
+struct Prepared {
+    text: String,
+    sha1: String,
+}
+
+/// The arguments that depend on the node.
+#[derive(Debug)]
+pub(super) struct NodeArguments {
+    /// The token lead over the clock of the node, in µs.
+    pub(super) ahead: u64,
+    /// The marker of the store; `None` for a node without slots.
+    pub(super) marker: Option<Arc<Marker>>,
+}
+
+/// The most tries to load a script. Redis reads 16 KiB at a time and serves others in between, so a
+/// flush can come between the text and the call.
+const RELOADS_MAX: usize = 8;
+
+/// The reason of a decision that was not executed because the marker of the store is not the one that
+/// this server knows.
+const MARKER_CHANGED: &str = "the marker of the store has changed";
+/// The bytes of a message of Redis that an error repeats.
+const MESSAGE_MAX: usize = 1024;
+
+/// The jobs of one script call: the same script and slot.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) script: &'static Script,
+    /// Whether ASKING must precede the call: the slot is migrating to this node.
+    pub(super) asking: bool,
+    pub(super) jobs: Vec<Job>,
+}
+
+impl Scripts {
+    /// Prepares all scripts. `clock` replaces the clock fragment, for tests.
+    pub(super) fn new(clock: Option<&str>) -> Scripts {
+        let prepare = |script: &&'static Script| {
+            let text = script.text(clock);
+            let sha1 = redis::Script::new(&text).get_hash().to_owned();
+            (script.name, Prepared { text, sha1 })
+        };
+        Scripts { prepared: script::ALL.iter().map(prepare).collect() }
+    }
+
+    /// Runs script calls in one round trip, or two if Redis has to load a script.
+    pub(super) async fn send(
+        &self,
+        socket: &mut MultiplexedConnection,
+        runs: &[Run],
+        node: &NodeArguments,
+    ) -> RedisResult<Vec<RedisResult<Value>>> {
+        let all: Vec<&Run> = runs.iter().collect();
+        let mut results = self.call(socket, &all, node, false).await?;
+        for _ in 0..RELOADS_MAX {
+            let lost: Vec<usize> = (0..runs.len())
+                .filter(|index| results[*index].as_ref().is_err_and(forgotten))
+                .collect();
+            if lost.is_empty() {
+                break;
+            }
+            // After a flush, a restart or a failover.
+            let again: Vec<&Run> = lost.iter().map(|index| &runs[*index]).collect();
+            let reloaded = self.call(socket, &again, node, true).await?;
+            for (index, result) in lost.into_iter().zip(reloaded) {
+                results[index] = result;
+            }
+        }
+        Ok(results)
+    }
+
+    /// Sends script calls in one write, each after SCRIPT LOAD if `load`. Returns the replies of
+    /// the calls.
+    async fn call(
+        &self,
+        socket: &mut MultiplexedConnection,
+        runs: &[&Run],
+        node: &NodeArguments,
+        load: bool,
+    ) -> RedisResult<Vec<RedisResult<Value>>> {
+        let mut commands = Vec::with_capacity(runs.len());
+        let mut calls = Vec::with_capacity(runs.len());
+        for run in runs {
+            if load {
+                let mut cmd = redis::cmd("SCRIPT");
+                cmd.arg("LOAD").arg(&self.prepared[run.script.name].text);
+                commands.push(cmd);
+            }
+            if run.asking {
+                commands.push(redis::cmd("ASKING"));
+            }
+            calls.push(commands.len());
+            commands.push(self.evalsha(run, node));
+        }
+        let mut replies = pipeline(socket, commands).await?;
+        let taken = || Err((redis::ErrorKind::UnexpectedReturnType, "no reply").into());
+        Ok(calls.into_iter().map(|place| mem::replace(&mut replies[place], taken())).collect())
+    }
+
+    /// The EVALSHA of a script call. Scripts that compare the marker of the store get its key and
+    /// text. They and scripts that give out tokens get the token lead as the last argument.
+    fn evalsha(&self, run: &Run, node: &NodeArguments) -> Cmd {
+        let mut cmd = self.evalsha_of(run);
+        if run.script.checks_store {
+            let marker = node.marker.as_deref();
+            cmd.arg(marker.map_or("", |marker| &marker.key));
+            cmd.arg(marker.map_or("", |marker| &marker.text));
+        }
+        if run.script.gives_tokens || run.script.checks_store {
+            cmd.arg(node.ahead);
+        }
+        cmd
+    }
+
+    /// The EVALSHA without the arguments of the node: KEYS and ARGV of all jobs, shared ones once.
+    fn evalsha_of(&self, run: &Run) -> Cmd {
+        let Run { script, jobs, .. } = run;
+        let size = jobs.iter().map(|job| job.arguments.size()).sum::<usize>();
+        let parts = jobs.len() * (script.keys + script.argv + 1);
+        let mut cmd = Cmd::with_capacity(parts + 3, size + 64);
+        cmd.arg("EVALSHA").arg(&self.prepared[script.name].sha1);
+        let Some((shared_keys, shared_argv)) = script.shared() else {
+            // All keys, item by item, then all arguments.
+            cmd.arg(jobs.iter().map(|job| job.arguments.keys().count()).sum::<usize>());
+            push(&mut cmd, jobs.iter().flat_map(|job| job.arguments.keys()));
+            push(&mut cmd, jobs.iter().flat_map(|job| job.arguments.argv()));
+            return cmd;
+        };
+        // For each run of jobs with the same shared keys and arguments: these once, then the items.
+        let rows: Vec<&[Job]> = jobs
+            .chunk_by(|one, next| {
+                let [one, next] = [one, next].map(|job| {
+                    let Job { arguments, .. } = job;
+                    arguments.keys().take(shared_keys).chain(arguments.argv().take(shared_argv))
+                });
+                one.eq(next)
+            })
+            .collect();
+        cmd.arg(rows.len() * shared_keys + jobs.len() * (script.keys - shared_keys));
+        for row in &rows {
+            push(&mut cmd, row[0].arguments.keys().take(shared_keys));
+            push(&mut cmd, row.iter().flat_map(|job| job.arguments.keys().skip(shared_keys)));
+        }
+        for row in &rows {
+            cmd.arg(row.len());
+            push(&mut cmd, row[0].arguments.argv().take(shared_argv));
+            push(&mut cmd, row.iter().flat_map(|job| job.arguments.argv().skip(shared_argv)));
+        }
+        cmd
+    }
+}
+
+fn push<'a>(cmd: &mut Cmd, parts: impl Iterator<Item = &'a [u8]>) {
+    for part in parts {
+        cmd.arg(part);
+    }
+}
+
+/// Sends WAIT. It takes at most four fifths of the time left, so that an unacknowledged write can
+/// still be revoked before the deadline.
+pub(super) async fn wait(
+    socket: &mut MultiplexedConnection,
+    acknowledgement: Acknowledgement,
+    left: Duration,
+) -> RedisResult<Result<(), String>> {
+    // WAIT with a timeout of 0 would block for ever.
+    let timeout = left.mul_f32(0.8).min(acknowledgement.timeout.duration());
+    let (replicas, millis) = (acknowledgement.replicas, (timeout.as_millis() as u64).max(1));
+    let wait = redis::cmd("WAIT").arg(replicas).arg(millis).to_owned();
+    match wait.query_async::<u32>(socket).await {
+        Ok(have) if have >= replicas => Ok(Ok(())),
+        Ok(have) => Ok(Err(format!("{have} of {replicas} replicas acknowledged the write"))),
+        Err(broken) if broken.code().is_none() => Err(broken),
+        Err(refused) => Ok(Err(refused.to_string())),
+    }
+}
+
+/// Whether Redis does not know the script (NOSCRIPT).
+fn forgotten(error: &RedisError) -> bool {
+    error.kind() == ServerErrorKind::NoScript.into()
+}
+
+/// Sends commands in one write and returns all replies.
+async fn pipeline(
+    socket: &mut MultiplexedConnection,
+    commands: Vec<Cmd>,
+) -> RedisResult<Vec<RedisResult<Value>>> {
+    let count = commands.len();
+    let mut pipeline = Pipeline::with_capacity(count);
+    for command in commands {
+        pipeline.add_command(command);
+    }
+    pipeline.ignore_errors();
+    let replies: Vec<RedisResult<Value>> = pipeline.query_async(socket).await?;
+    match replies.len() == count {
+        true => Ok(replies),
+        false => {
+            Err((redis::ErrorKind::UnexpectedReturnType, "expected one reply for each command")
+                .into())
+        }
+    }
+}
+
+/// The error of the call for a failed command.
+pub(super) fn error(error: &RedisError) -> Error {
+    match error.code() {
+        // Redis refused the whole call. Errors inside a script are replies of its items.
+        Some(code) => refused(code, &error.to_string()),
+        None if error.is_connection_refusal() => Error::Unavailable(error.to_string()),
+        None => Error::DeadlineExceeded,
+    }
+}
+
+/// The error for an answer with an error code: nothing was executed.
+pub(super) fn refused(code: &str, why: &str) -> Error {
+    let why = text::start(why, MESSAGE_MAX).to_owned();
+    // No server can use the node, as if it were unreachable.
+    match ["LOADING", "CLUSTERDOWN", "MASTERDOWN"].contains(&code) {
+        true => Error::Unavailable(why),
+        false => Error::Refused(why),
+    }
+}
+
+/// Splits the reply of a batch into the replies of its `count` items, in order. Their time follows.
+/// Counts the expired leases, whose number comes last if there are any.
+pub(super) fn replies(value: Value, count: usize) -> Result<Vec<Result<Reply, Error>>, Error> {
+    // Without the reply itself, which can be long: each call of the batch gets the error.
+    let unexpected =
+        |got: usize| Error::Corrupt(format!("expected {count} replies and their time, got {got}"));
+    let Value::Array(mut batch) = value else { return Err(unexpected(0)) };
+    if batch.len() == count + 2
+        && let Some(Value::Int(expired)) = batch.pop()
+    {
+        metrics::count(|cells| cells.expired_leases.add(expired.unsigned_abs()));
+    }
+    match batch.pop() {
+        Some(Value::Int(now)) if batch.len() == count => {
+            let now = Timestamp(now.unsigned_abs());
+            Ok(batch.into_iter().map(|value| reply(value, now)).collect())
+        }
+        last => Err(unexpected(batch.len() + usize::from(last.is_some()))),
+    }
+}
+
+/// Parses the reply of one item: an array, or numbers packed into a string. `{-1, message}` is an
+/// error of the item.
+fn reply(value: Value, now: Timestamp) -> Result<Reply, Error> {
+    let unexpected = || Error::Corrupt("a script returned a reply of another type".to_owned());
+    let values = match value {
+        Value::Array(values) => values,
+        // Numbers only, packed as 8 bytes each.
+        Value::BulkString(bytes) if bytes.len() % 8 == 0 => {
+            let (numbers, _) = bytes.as_chunks();
+            let numbers = numbers.iter().map(|number| Item::Number(i64::from_le_bytes(*number)));
+            return Ok(Reply::new(numbers.collect(), now));
+        }
+        _ => return Err(unexpected()),
+    };
+    let mut items = Vec::with_capacity(values.len());
+    for value in values {
+        items.push(match value {
+            Value::Int(number) => Item::Number(number),
+            Value::BulkString(bytes) => Item::Bytes(bytes),
+            _ => return Err(unexpected()),
+        });
+    }
+    match items.as_slice() {
+        [Item::Number(-1), Item::Bytes(message)] => Err(failed(&String::from_utf8_lossy(message))),
+        _ => Ok(Reply::new(items, now)),
+    }
+}
+
+/// Whether a decision was not executed because the marker of the store has changed.
+pub(super) fn is_marker_changed(error: &Error) -> bool {
+    matches!(error, Error::Unavailable(why) if why == MARKER_CHANGED)
+}
+
+/// The error of an item that failed inside its script.
+fn failed(message: &str) -> Error {
+    let message = text::start(message, MESSAGE_MAX);
+    // Codes and texts by which Redis refuses a write inside a script.
+    const REFUSALS: [&str; 8] = [
+        "READONLY",
+        "OOM",
+        "MISCONF",
+        "NOREPLICAS",
+        "MASTERDOWN",
+        // A server that only resembles Redis.
+        "UNSUPPORTED",
+        // Missing rights of the user: the text before Redis 7.2, and since.
+        "can't run this command",
+        "NOPERM",
+    ];
+    // `lua/lib/failure.lua` marks a denied command that can have come after a write.
+    if let Some(why) = message.strip_prefix("DENIED ") {
+        return Error::Denied(why.to_owned());
+    }
+    // `lua/lib/store.lua`
+    match message {
+        "STORE_CHANGED" => return Error::Unavailable(MARKER_CHANGED.to_owned()),
+        "STORE_LOST" => return Error::StoreLost,
+        _ => {}
+    }
+    match message.strip_prefix("CORRUPT ") {
+        Some(what) => Error::Corrupt(what.to_owned()),
+        None if REFUSALS.iter().any(|code| message.contains(code)) => {
+            Error::Refused(message.to_owned())
+        }
+        None if message.contains("WRONGTYPE") => Error::Corrupt(format!(
+            "a value of a wrong type ({message}); ConfigurePool with reset, ResetRate, Unban or \
+             DEL removes it"
+        )),
+        None => Error::Corrupt(message.to_owned()),
+    }
+}
+
+/// Adds the name of the partition to the error of an unreadable value.
+pub(super) fn named<D: Decision>(decision: &D, error: Error) -> Error {
+    match error {
+        Error::Corrupt(what) => {
+            let name = text::escaped(&String::from_utf8_lossy(decision.partition())).to_string();
+            Error::Corrupt(format!("{what}; {} `{name}`", <D::State as State>::CAPABILITY))
+        }
+        error => error,
+    }
+}

@@ -1,0 +1,53 @@
+use super::*;
+use tollgate_core::{Call, script};
+
+const SOON: Duration = Duration::from_millis(5);
+const LATER: Duration = Duration::from_secs(60);
+
+fn job(time: Duration, delivery: JobDelivery) -> (Job, Pending) {
+    let arguments = Call::new("test", "test", b"tag").finish();
+    let now = monotonic();
+    Job::new(&script::index::PROBE, arguments, Slot::default(), delivery, (now, now + time))
+}
+
+fn moved() -> Error {
+    Error::Unavailable(MOVED_TOO_LONG.to_owned())
+}
+
+#[tokio::test]
+async fn what_was_not_sent_by_its_deadline_is_refused_counted_and_never_sent() {
+    let before = budget::count(ReachedLimit::Overload);
+    let (job, pending) = job(SOON, LISTING);
+    assert_eq!(pending.wait().await.err(), Some(Error::Overloaded));
+    assert!(budget::count(ReachedLimit::Overload) > before);
+    assert!(!job.note_sent(), "its call was told that it is not executed");
+}
+
+#[tokio::test]
+async fn what_was_sent_has_an_unknown_fate_at_its_deadline() {
+    let (job, pending) = job(SOON, LISTING);
+    assert!(job.note_sent());
+    assert_eq!(pending.wait().await.err(), Some(Error::DeadlineExceeded));
+}
+
+#[tokio::test]
+async fn what_a_node_sent_elsewhere_was_not_executed_unless_it_was_sent_before() {
+    let (first, pending) = job(SOON, LISTING);
+    assert!(first.note_sent());
+    first.note_unexecuted();
+    assert_eq!(pending.wait().await.err(), Some(moved()));
+    assert!(!first.note_sent());
+
+    let (mut again, pending) = job(SOON, LISTING);
+    assert!(again.note_sent());
+    again.repeated = true;
+    again.note_unexecuted();
+    assert_eq!(pending.wait().await.err(), Some(Error::DeadlineExceeded));
+}
+
+#[tokio::test]
+async fn a_lane_that_ends_before_the_deadline_is_no_overload() {
+    let (job, pending) = job(LATER, LISTING);
+    drop(job);
+    assert!(matches!(pending.wait().await, Err(Error::Unavailable(_))));
+}

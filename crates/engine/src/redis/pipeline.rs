@@ -1,0 +1,301 @@
+//! A pipeline: sends the jobs of one thread to one node, in batches.
+//!
+//! `node` picks the pipeline of a job; `batch` is one exchange. Each thread has its own pipelines
+//! to each node, with their own connections. A job on an idle pipeline is sent at once. Jobs that
+//! arrive while batches are in flight form the next batch. There is no timer, so the batch size
+//! follows the load.
+//!
+//! A bulk pipeline has one batch in flight, with the jobs of one script call or of one caller's
+//! call. The next one starts after its answer, so that Redis serves other calls in between.
+//!
+//! # Order and overload
+//! - Jobs that free capacity go first. They take at most half of a batch while others wait.
+//! - The others wait in a line for each namespace, and batches take from the lines in turn (`fair`).
+//! - A job is refused if `redis.queued_max` jobs of its kind wait: those that free capacity, or the
+//!   others. Each namespace has an equal share of the others. The only job of a call is also refused if its expected wait exceeds three quarters of
+//!   its time.
+//! - A job whose call has ended is dropped before it is sent.
+//! - If the node becomes unreachable, waiting jobs fail at once. Jobs in flight keep their
+//!   deadlines.
+
+use std::{
+    collections::VecDeque,
+    mem::take,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bb8_redis::bb8;
+use tokio::sync::{Semaphore, watch};
+
+use super::{
+    StoreState,
+    connection::{self, Connector, NodeConnection},
+    fair::{InLine, Lines},
+    job::Job,
+    monitor::Monitor,
+    shared::Shared,
+};
+use tollgate_core::{Cost, time::monotonic};
+
+/// The most batches of a pipeline in flight. While Redis executes one, the next is in its socket.
+const BATCHES_MAX: usize = 4;
+/// The most jobs of a batch, apart from further jobs of the last call.
+const TAKE_MAX: usize = 512;
+/// The connections of a bulk pipeline: one in use, and one in case its batch hangs.
+const BULK_CONNECTIONS: u32 = 2;
+
+/// A pipeline to a node.
+#[derive(Debug)]
+pub(super) struct Pipeline {
+    pub(super) shared: Arc<Shared>,
+    pub(super) monitor: Arc<Monitor>,
+    /// The connections of this pipeline.
+    pool: bb8::Pool<Connector>,
+    /// The number of failed connects of the pool.
+    failed: Arc<watch::Sender<u64>>,
+    queue: Mutex<JobQueue>,
+    /// For a bulk pipeline: a batch needs this permit while it is in flight.
+    turn: Option<Arc<Semaphore>>,
+}
+
+#[derive(Debug, Default)]
+struct JobQueue {
+    /// Jobs that free capacity; they go before all others.
+    first: VecDeque<Job>,
+    /// All other jobs, by namespace, in order of arrival.
+    waiting: Lines<Job>,
+    /// The measured wait for each job ahead, as a moving average.
+    each: Duration,
+    /// Batches in flight, or about to start.
+    batches: usize,
+    /// Whether a batch has started and takes the waiting jobs next.
+    is_starting: bool,
+}
+
+impl Pipeline {
+    /// Creates a pipeline with at most `connections`. Call it on the thread that uses it: the pool
+    /// belongs to that thread's runtime.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        monitor: Arc<Monitor>,
+        connections: u32,
+    ) -> Arc<Pipeline> {
+        Pipeline::with(shared, monitor, connections, None)
+    }
+
+    /// Creates a bulk pipeline. Pipelines with the same `turn` have one batch in flight together.
+    pub(super) fn bulk(
+        shared: Arc<Shared>,
+        monitor: Arc<Monitor>,
+        turn: Arc<Semaphore>,
+    ) -> Arc<Pipeline> {
+        Pipeline::with(shared, monitor, BULK_CONNECTIONS, Some(turn))
+    }
+
+    fn with(
+        shared: Arc<Shared>,
+        monitor: Arc<Monitor>,
+        connections: u32,
+        turn: Option<Arc<Semaphore>>,
+    ) -> Arc<Pipeline> {
+        let failed = Arc::new(watch::Sender::new(0));
+        let pool = bb8::Pool::builder()
+            .max_size(connections)
+            // No PING: it would double the round trips.
+            .test_on_check_out(false)
+            // The deadline of each call bounds the wait.
+            .retry_connection(false)
+            .build_unchecked(Connector::new(monitor.clone(), failed.clone()));
+        Arc::new(Pipeline { shared, monitor, pool, failed, queue: Mutex::default(), turn })
+    }
+
+    /// Queues a job, and starts a batch if fewer than the maximum are in flight.
+    pub(super) fn push(self: &Arc<Pipeline>, mut job: Job) {
+        let mut queue = self.lock();
+        job.ahead = queue.waiting.ahead(job.namespace);
+        if queue.has_no_room(&job, self.shared.queued_max) {
+            drop(queue);
+            return job.refuse();
+        }
+        if job.sheds && queue.wait(&job) > job.time() * 3 / 4 {
+            drop(queue);
+            return job.refuse();
+        }
+        match job.delivery.frees_capacity() {
+            true => queue.first.push_back(job),
+            false => queue.waiting.push_back(job),
+        }
+        let batches_max = if self.turn.is_some() { 1 } else { BATCHES_MAX };
+        if queue.is_starting || queue.batches >= batches_max {
+            return;
+        }
+        queue.is_starting = true;
+        queue.batches += 1;
+        drop(queue);
+        // A task: one caller may be cancelled while the others wait.
+        tokio::spawn(Batches { pipeline: self.clone(), is_counted: true }.drive());
+    }
+
+    /// Fails all waiting jobs, because the node is unreachable.
+    fn fail_waiting(&self) {
+        let mut queue = self.lock();
+        let (first, mut waiting) = (take(&mut queue.first), take(&mut queue.waiting));
+        drop(queue);
+        let down = self.monitor.down();
+        first.into_iter().chain(waiting.drain()).for_each(|job| job.answer(Err(down.clone())));
+    }
+
+    /// Locks the queue; never held over an `.await`.
+    fn lock(&self) -> MutexGuard<'_, JobQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the jobs of the next batch; drops those whose call has ended.
+    fn take(&self) -> Vec<Job> {
+        let now = monotonic();
+        let mut queue = self.lock();
+        queue.is_starting = false;
+        if let Some(front) = queue.waiting.front() {
+            // A short queue counts as no wait, so the average recovers quickly after an outage.
+            let each = front.waited_each(now).unwrap_or_default();
+            queue.each = (queue.each * 7 + each) / 8;
+        }
+        let number = queue.first.len() + queue.waiting.len();
+        let (mut taken, mut cost) = (Vec::with_capacity(number.min(TAKE_MAX)), 0);
+        // Half of a batch remains for the others, if there are any.
+        let most = if queue.waiting.is_empty() { TAKE_MAX } else { TAKE_MAX / 2 };
+        // The batch of the last job. A part of it would overtake the rest on another connection.
+        let mut batch = 0;
+        while let Some(first) = queue.first.front()
+            && (taken.len() < most || first.follows(batch))
+        {
+            (batch, cost) = (first.batch, cost + first.delivery.cost.micros());
+            taken.extend(queue.first.pop_front().filter(|job| job.is_wanted(now)));
+        }
+        batch = 0;
+        while let Some(next) = queue.waiting.front() {
+            cost += next.delivery.cost.micros();
+            let is_full = match self.turn {
+                None => taken.len() >= TAKE_MAX && !next.follows(batch),
+                // The jobs of one call go together, since Redis reads a bounded number of bytes at
+                // a time and serves others in between. Background work may be split.
+                Some(_) if next.follows(batch) && !next.delivery.is_background() => false,
+                Some(_) => !taken.is_empty() && cost > Cost::CALL_MAX,
+            };
+            if is_full {
+                break;
+            }
+            batch = next.batch;
+            taken.extend(queue.waiting.pop_front().filter(|job| job.is_wanted(now)));
+        }
+        taken
+    }
+}
+
+impl JobQueue {
+    /// The expected wait of a job.
+    fn wait(&self, job: &Job) -> Duration {
+        // The cast is safe: `queued_max` bounds the number of jobs.
+        self.each * job.ahead as u32
+    }
+
+    /// Whether as many jobs of this kind and namespace wait as may. Drops those whose call has ended
+    /// first.
+    fn has_no_room(&mut self, job: &Job, queued_max: usize) -> bool {
+        if job.delivery.frees_capacity() {
+            if self.first.len() >= queued_max {
+                let now = monotonic();
+                self.first.retain(|job| job.is_wanted(now));
+            }
+            return self.first.len() >= queued_max;
+        }
+        if self.waiting.is_full(job.namespace, queued_max) {
+            let now = monotonic();
+            self.waiting.retain(job.namespace, |job| job.is_wanted(now));
+        }
+        self.waiting.is_full(job.namespace, queued_max)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.first.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Removes a batch from the count.
+    fn leave(&mut self) {
+        self.batches -= 1;
+        self.is_starting = false;
+    }
+}
+
+/// A sequence of batches on one connection slot.
+struct Batches {
+    pipeline: Arc<Pipeline>,
+    /// Whether it counts towards the pipeline's batches in flight.
+    is_counted: bool,
+}
+
+impl Batches {
+    /// Sends batches until no job waits.
+    async fn drive(mut self) {
+        while self.goes_on() {
+            // Borrows the connection first: jobs that arrive until then join the batch.
+            let pipeline = self.pipeline.clone();
+            match connection::borrow(&pipeline.pool, &pipeline.monitor, &pipeline.failed).await {
+                Ok(mut connection) => self.send(&mut connection).await,
+                Err(error) => {
+                    pipeline.take().into_iter().for_each(|job| job.answer(Err(error.clone())));
+                }
+            }
+        }
+    }
+
+    /// Whether jobs wait. If not, the next job starts new batches.
+    fn goes_on(&mut self) -> bool {
+        let mut queue = self.pipeline.lock();
+        if self.is_counted && queue.is_empty() {
+            self.is_counted = false;
+            queue.leave();
+        }
+        self.is_counted
+    }
+
+    /// Sends one batch, and returns when it is answered.
+    async fn send(&mut self, connection: &mut NodeConnection) {
+        let pipeline = self.pipeline.clone();
+        let turn = match &pipeline.turn {
+            Some(turn) => turn.acquire().await.ok(),
+            None => None,
+        };
+        let jobs = pipeline.take();
+        if jobs.is_empty() {
+            return;
+        }
+        let mut state = pipeline.monitor.state();
+        let exchange = pipeline.exchange(connection, jobs);
+        tokio::pin!(exchange);
+        tokio::select! {
+            () = &mut exchange => return,
+            _ = state.wait_for(|state| *state == StoreState::Down) => {}
+        }
+        // Only the jobs in flight wait for a hanging node. Release the slot for later jobs, and
+        // fail the waiting ones.
+        self.release();
+        drop(turn);
+        pipeline.fail_waiting();
+        exchange.await;
+    }
+
+    /// Frees the slot of a batch that no longer counts.
+    fn release(&mut self) {
+        if take(&mut self.is_counted) {
+            self.pipeline.lock().leave();
+        }
+    }
+}
+
+impl Drop for Batches {
+    fn drop(&mut self) {
+        self.release();
+    }
+}

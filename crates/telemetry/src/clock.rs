@@ -1,0 +1,32 @@
+//! The clocks of observations. Decisions have a clock of their own, in `crates/core/src/time/mod.rs`.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The coarse monotonic clock: a few milliseconds late, at a tenth of the cost. Only differences
+/// between two readings are meaningful.
+#[cfg(target_os = "linux")]
+pub fn coarse() -> Duration {
+    use rustix::time::{ClockId, clock_gettime};
+    let time = clock_gettime(ClockId::MonotonicCoarse);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
+/// The same for systems without a coarse clock: the time since the first call.
+#[cfg(not(target_os = "linux"))]
+pub fn coarse() -> Duration {
+    use std::sync::OnceLock;
+    static FIRST: OnceLock<Instant> = OnceLock::new();
+    monotonic().duration_since(*FIRST.get_or_init(monotonic))
+}
+
+/// The current monotonic instant.
+#[allow(clippy::disallowed_methods, reason = "the one place that reads the clocks of observations")]
+pub fn monotonic() -> Instant {
+    Instant::now()
+}
+
+/// The system time, in microseconds since the Unix epoch.
+#[allow(clippy::disallowed_methods, reason = "the one place that reads the clocks of observations")]
+pub fn unix_micros() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
+}
