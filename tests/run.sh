@@ -1,27 +1,37 @@
 #!/usr/bin/env bash
-# Installs the tools of the tests, then runs all tests.
+# Runs the tests.
 #
 #   ./tests/run.sh [arguments of cargo test]
+#   ./tests/run.sh all [arguments of cargo test]
 #
-# Without arguments, the tests of the Redis engine run three times: on one Redis, on a
-# Cluster of three primaries with replicas, and under Sentinels.
+# The first form needs Rust and redis-server, which it installs with apt-get: the rules, both engines
+# on one Redis, the simulation and the rules of the project.
 #
-# Needs cargo. Installs redis-server with apt-get and grpcurl with Go, if available. Runs the
-# examples if Python 3 is available, tests with Envoy, which PyPI has, and plays the console in
-# Chromium, which apt-get installs. Checks deploy/ with the tools of apt-get, PyPI and Go. Tests whose
-# tool is missing say so and pass, or fail if TOLLGATE_TEST_REQUIRE_TOOLS is set. Without arguments,
-# also checks the client libraries (tests/clients.sh).
+# `all` also installs the tools of the other tests: grpcurl, envoyproxy/ratelimit and helm with Go; the
+# examples, Envoy and the linters of deploy/ with Python 3; Chromium with apt-get. Without arguments of
+# cargo test it also checks the client libraries (tests/clients.sh), and runs the tests of the Redis
+# engine again on a Cluster of three primaries with replicas, and under Sentinels.
+#
+# Tests whose tool is missing say so and pass, or fail if TOLLGATE_TEST_REQUIRE_TOOLS is set.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/tools.sh
 
+all=
+if [ "${1:-}" = all ]; then
+  all=yes
+  shift
+fi
+
 prepare_redis
-prepare_grpcurl
-prepare_ratelimit
-prepare_python
-prepare_browser
-prepare_envoy
-prepare_deploy
+if [ -n "$all" ]; then
+  prepare_grpcurl
+  prepare_ratelimit
+  prepare_python
+  prepare_browser
+  prepare_envoy
+  prepare_deploy
+fi
 
 # A Redis for this run: on an unused port, without persistence, ended by process id.
 . tests/farm.sh
@@ -38,13 +48,22 @@ export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * $(nproc 2>/dev/null || ech
 
 cargo test --locked --workspace "$@"
 
-if [ $# = 0 ]; then
-  ./tests/clients.sh
-  # The same tests again on a Redis Cluster, and on a Redis with Sentinels.
-  start_cluster
-  echo "tests/run.sh: on a Cluster"
-  TOLLGATE_TEST_REDIS=$cluster_url TOLLGATE_TEST_NODES=$cluster_nodes cargo test --locked --test it --test envoy redis::
-  start_sentinels
-  echo "tests/run.sh: under Sentinels"
-  TOLLGATE_TEST_REDIS=$sentinel_url TOLLGATE_TEST_NODES=$sentinel_nodes cargo test --locked --test it --test envoy redis::
+if [ $# != 0 ]; then
+  exit
 fi
+if [ -z "$all" ]; then
+  echo "tests/run.sh: passed; ./tests/run.sh all adds Cluster, Sentinels, Envoy, the console in a browser, deploy/ and the client libraries"
+  exit
+fi
+
+./tests/clients.sh
+
+# The same features as above, so that nothing is compiled again.
+redis() {
+  echo "tests/run.sh: $1"
+  TOLLGATE_TEST_REDIS=$2 TOLLGATE_TEST_NODES=$3 cargo test --locked --workspace --test it --test envoy redis::
+}
+start_cluster
+redis "on a Cluster" "$cluster_url" "$cluster_nodes"
+start_sentinels
+redis "under Sentinels" "$sentinel_url" "$sentinel_nodes"

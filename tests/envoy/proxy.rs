@@ -1,6 +1,6 @@
 //! A real Envoy in front of an upstream asks Tollgate, with its filter's default timeout of 20 ms.
 //!
-//! `tests/run.sh` installs Envoy, and names it by `TOLLGATE_TEST_ENVOY`. Without it these tests say
+//! `tests/run.sh all` installs Envoy, and names it by `TOLLGATE_TEST_ENVOY`. Without it these tests say
 //! so and pass, or fail if `TOLLGATE_TEST_REQUIRE_TOOLS` is set.
 
 use std::{
@@ -57,7 +57,7 @@ struct Proxy {
 fn program() -> Option<PathBuf> {
     let found = std::env::var_os("TOLLGATE_TEST_ENVOY").map(PathBuf::from);
     if found.is_none() {
-        let missing = "Envoy is missing: use ./tests/run.sh, with Python on Linux";
+        let missing = "Envoy is missing: use ./tests/run.sh all, with Python on Linux";
         assert!(std::env::var_os("TOLLGATE_TEST_REQUIRE_TOOLS").is_none(), "{missing}");
         eprintln!("skipped: {missing}");
     }

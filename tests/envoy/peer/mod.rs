@@ -1,6 +1,6 @@
 //! The same requests to envoyproxy/ratelimit's own server and to Tollgate: the answers are equal.
 //!
-//! `tests/run.sh` builds the server with Go, and names it by `TOLLGATE_TEST_RATELIMIT`. Without it
+//! `tests/run.sh all` builds the server with Go, and names it by `TOLLGATE_TEST_RATELIMIT`. Without it
 //! these tests say so and pass, or fail if `TOLLGATE_TEST_REQUIRE_TOOLS` is set.
 
 mod compare;
@@ -39,7 +39,7 @@ fn program(name: &str) -> Option<PathBuf> {
     let folder = std::env::var_os("TOLLGATE_TEST_RATELIMIT").map(PathBuf::from);
     let found = folder.map(|folder| folder.join(name)).filter(|path| path.is_file());
     if found.is_none() {
-        let missing = "envoyproxy/ratelimit is missing: install Go, and use ./tests/run.sh";
+        let missing = "envoyproxy/ratelimit is missing: install Go, and use ./tests/run.sh all";
         assert!(std::env::var_os("TOLLGATE_TEST_REQUIRE_TOOLS").is_none(), "{missing}");
         eprintln!("skipped: {missing}");
     }

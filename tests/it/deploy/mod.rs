@@ -1,4 +1,4 @@
-//! The files in `deploy/` and `proto/`, checked by the tools of their platforms. `tests/run.sh` installs the
+//! The files in `deploy/` and `proto/`, checked by the tools of their platforms. `tests/run.sh all` installs the
 //! tools. A test whose tool is missing passes with a message, or fails if
 //! `TOLLGATE_TEST_REQUIRE_TOOLS` is set.
 

@@ -30,8 +30,7 @@ const ADDRESS: &str = "127.0.0.1:50051";
 #[tokio::test(flavor = "multi_thread")]
 async fn grpcurl_commands_answer_as_documented() {
     let Some(grpcurl) = tool("TOLLGATE_TEST_GRPCURL", "grpcurl") else {
-        assert!(on_path("go").is_none(), "there is no grpcurl; ./tests/run.sh installs it");
-        return skipped("no grpcurl and no Go to install it with");
+        return skipped("no grpcurl; ./tests/run.sh all installs it");
     };
     for (file, least) in [
         ("docs/admission.md", 20),
@@ -59,8 +58,9 @@ async fn the_python_examples_print_the_documented_output() {
     };
     let packages = Command::new(&python).args(["-c", "import tollgate"]).output();
     let packages = packages.is_ok_and(|output| output.status.success());
-    assert!(packages, "{python:?} has no library tollgate; ./tests/run.sh installs it");
-
+    if !packages {
+        return skipped("no Python with the library tollgate; ./tests/run.sh all installs it");
+    }
     let server = Server::start(&[]).await;
     let document = Document {
         file: "examples/python/README.md",
@@ -228,7 +228,9 @@ fn on_path(name: &str) -> Option<PathBuf> {
     env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// Writes directly to standard error: the test harness hides the output of passing tests.
+/// Fails if tools are required. Writes directly to standard error: the test harness hides the output of passing tests.
 fn skipped(why: &str) {
+    let may_skip = env::var_os("TOLLGATE_TEST_REQUIRE_TOOLS").is_none();
+    assert!(may_skip, "{why}, and TOLLGATE_TEST_REQUIRE_TOOLS is set");
     let _ = writeln!(io::stderr(), "skipped: {why}");
 }
