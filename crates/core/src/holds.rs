@@ -17,7 +17,7 @@ pub trait Grows: Decision {
     /// Whether the decision would create an entry in this existing state. The embedded engine
     /// refuses such decisions while the process uses more memory than `memory_max`.
     fn is_new(&self, state: &Self::State, now: Timestamp) -> bool;
-    /// Whether the decision would add bytes ([`super::Delivery::adds`]) to this existing state.
+    /// Whether the decision would add bytes ([`super::Properties::adds`]) to this existing state.
     fn adds(&self, state: &Self::State, now: Timestamp) -> bool {
         self.is_new(state, now)
     }

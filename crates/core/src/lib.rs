@@ -14,8 +14,7 @@
 //!   [`error`] says why a call could not be decided.
 //! - [`stages`]: the path of a call through the engine.
 //! - [`lease`], [`waiters`], [`events`], [`replay_cache`]: parts that several capabilities have.
-//! - [`Delivery`] and [`Optional`]: the properties of a decision that an engine uses besides its
-//!   rule.
+//! - [`Properties`]: what an engine knows of a verb besides its rule.
 //! - [`denial`]: which refusals a server may cache. [`fallback`]: answers while the store is
 //!   unreachable. [`acknowledgement`]: how many replicas must have a write.
 //! - [`persistence`]: entries of a data directory. [`export`]: lines of an export file.
@@ -27,7 +26,6 @@ mod allowance;
 mod as_of;
 mod call;
 mod cost;
-mod delivery;
 pub mod denial;
 pub mod envoy;
 pub mod error;
@@ -40,9 +38,8 @@ pub mod incremental_map;
 pub mod lease;
 pub mod lock;
 pub mod names;
-mod optional;
-mod outcomes;
 pub mod persistence;
+mod properties;
 pub mod rate;
 pub mod replay_cache;
 mod reply;
@@ -60,10 +57,8 @@ pub use allowance::Allowance;
 pub use as_of::AsOf;
 pub use call::{Arguments, Call, Leads, Sighting};
 pub use cost::Cost;
-pub use delivery::{Delivery, Ends, Listing, Priority};
 pub use holds::{ENTRY_BYTES, Grows, Holds, PARTITION_BYTES, Takes, Taking};
-pub use optional::{Issues, Optional, Warms};
-pub use outcomes::{OUTCOMES_MAX, Outcomes};
+pub use properties::{Ends, Issues, Listing, OUTCOMES_MAX, Outcomes, Priority, Properties, Warms};
 pub use reply::{Item, Reply};
 pub use reply::{OK, unknown_status};
 pub use undo::{Revocable, Revocation, Undo, UndoRule};
@@ -76,9 +71,8 @@ use waiters::WakeUps;
 /// One atomic decision about one partition: the request of one RPC verb.
 ///
 /// The engine that holds the partition executes it in a single step. The methods are the rule, its
-/// partitions and its wire form. [`Decision::DELIVERY`] says how the engine queues, sends and repeats it. A
-/// property that only some verbs have is an optional trait: [`Decision::Stages`] and
-/// [`Decision::OPTIONAL`] say which of these traits a verb has.
+/// partitions and its wire form. [`Decision::PROPERTIES`] says how the engine queues, sends, repeats and
+/// counts it; [`Decision::Stages`] names the stages of the engine that its calls pass.
 pub trait Decision: Sized + fmt::Debug + Send + Sync + 'static {
     /// State of one partition in the embedded engine.
     type State: State;
@@ -89,12 +83,8 @@ pub trait Decision: Sized + fmt::Debug + Send + Sync + 'static {
 
     /// The Lua twin of `decide`.
     const SCRIPT: &'static Script;
-    /// How the engines deliver the decision.
-    const DELIVERY: Delivery<Self> = Delivery::DEFAULT;
-    /// The optional traits that the store stage uses.
-    const OPTIONAL: Optional<Self> = Optional::NONE;
-    /// The names of its outcomes in the metrics.
-    const OUTCOMES: Outcomes<Self> = Outcomes::NONE;
+    /// What is special about the verb.
+    const PROPERTIES: Properties<Self> = Properties::DEFAULT;
 
     /// Name of the unit of atomicity: one hash slot in Redis, one entry of the embedded engine.
     fn partition(&self) -> &[u8];

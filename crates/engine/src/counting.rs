@@ -23,9 +23,9 @@ pub fn counted_verbs() -> Vec<CountedVerb> {
         ($($verb:ty),* $(,)?) => {
             vec![$(CountedVerb {
                 name: stringify!($verb).rsplit([':', ' ']).next().unwrap_or_default(),
-                frees_capacity: <$verb as Decision>::DELIVERY.priority == Priority::FreesCapacity,
+                frees_capacity: <$verb as Decision>::PROPERTIES.priority == Priority::FreesCapacity,
                 script: <$verb as Decision>::SCRIPT,
-                outcomes: <$verb as Decision>::OUTCOMES.labels,
+                outcomes: <$verb as Decision>::PROPERTIES.outcomes.labels,
             }),*]
         };
     }
@@ -37,8 +37,8 @@ pub fn counted_verbs() -> Vec<CountedVerb> {
 pub(super) fn note<D: Decision>(answered: &Result<Answered<D::Outcome>, Error>) {
     metrics::count(|cells| match answered {
         Ok(Answered { outcome, source }) => {
-            if !D::OUTCOMES.labels.is_empty() {
-                cells.decisions[D::SCRIPT.index][(D::OUTCOMES.index)(outcome)].add(1);
+            if !D::PROPERTIES.outcomes.labels.is_empty() {
+                cells.decisions[D::SCRIPT.index][(D::PROPERTIES.outcomes.index)(outcome)].add(1);
             }
             match source {
                 AnsweredBy::Store => {}

@@ -92,7 +92,7 @@ impl AdmissionHandlers {
                 pool = decision.pool.as_str(),
                 device = decision.device.as_str(),
                 task = decision.task.as_ref().map(Name::as_str),
-                outcome = AdmitTask::OUTCOMES.label(&answered.outcome),
+                outcome = AdmitTask::PROPERTIES.outcomes.label(&answered.outcome),
                 cached = answered.is_cached(),
                 "refused"
             );
@@ -115,14 +115,14 @@ fn log_refusal(TaskName { pool, device, task }: &TaskName, outcome: &str) {
 /// Logs a result that frees no slot.
 fn log_completion(decision: &CompleteTask, completion: &Answered<Completion>) {
     if completion.outcome.verdict != CompleteVerdict::Completed {
-        log_refusal(&decision.name, CompleteTask::OUTCOMES.label(&completion.outcome));
+        log_refusal(&decision.name, CompleteTask::PROPERTIES.outcomes.label(&completion.outcome));
     }
 }
 
 /// Logs a renewal that is refused.
 fn log_renewal(decision: &RenewTask, renewal: &Answered<RenewVerdict>) {
     if !matches!(renewal.outcome, RenewVerdict::Renewed(_)) {
-        log_refusal(&decision.name, RenewTask::OUTCOMES.label(&renewal.outcome));
+        log_refusal(&decision.name, RenewTask::PROPERTIES.outcomes.label(&renewal.outcome));
     }
 }
 
@@ -195,7 +195,7 @@ impl AdmissionService for AdmissionHandlers {
         let decision = parse::evict_task(request, scope, &self.rules.load().pools)?;
         let verdict = self.engine.submit(&decision, deadline).await.map_err(from_error)?.outcome;
         if !matches!(verdict, EvictVerdict::Evicted { .. }) {
-            log_refusal(&decision.name, EvictTask::OUTCOMES.label(&verdict));
+            log_refusal(&decision.name, EvictTask::PROPERTIES.outcomes.label(&verdict));
         }
         Ok(Response::new(convert::eviction(verdict)))
     }

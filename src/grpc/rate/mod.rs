@@ -77,7 +77,7 @@ fn log_refusal(check: &CheckRate, checked: &Answered<CheckOutcome>) {
             namespace = Namespace::text_of(check.name.as_bytes()),
             policy = check.name.policy().map(|policy| text(Namespace::split(policy).1)),
             key = text(check.name.key()),
-            outcome = CheckRate::OUTCOMES.label(&checked.outcome),
+            outcome = CheckRate::PROPERTIES.outcomes.label(&checked.outcome),
             retry_after_ms = answer.retry_after.map(|retry| retry.0),
             cached = checked.is_cached(),
             "refused"

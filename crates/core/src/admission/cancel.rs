@@ -2,7 +2,7 @@
 
 use super::{EventKind, Pool, QueueState, Settings, TaskName, TaskState, unknown_status};
 use crate::{
-    Call, Decision, Optional, Outcomes, Reply,
+    Call, Decision, Outcomes, Properties, Reply,
     denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
@@ -77,16 +77,19 @@ impl Decision for CancelTask {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::CANCEL;
-    const OPTIONAL: Optional<CancelTask> = Optional::NONE.affects_denials();
-    const OUTCOMES: Outcomes<CancelTask> = Outcomes::new(
-        &["cancelled", "running", "completed", "unknown"],
-        |outcome: &Cancellation| match outcome.verdict {
-            CancelVerdict::Cancelled => 0,
-            CancelVerdict::Running => 1,
-            CancelVerdict::Completed => 2,
-            CancelVerdict::Unknown => 3,
-        },
-    );
+    const PROPERTIES: Properties<CancelTask> = Properties::<Self> {
+        outcomes: Outcomes::new(
+            &["cancelled", "running", "completed", "unknown"],
+            |outcome: &Cancellation| match outcome.verdict {
+                CancelVerdict::Cancelled => 0,
+                CancelVerdict::Running => 1,
+                CancelVerdict::Completed => 2,
+                CancelVerdict::Unknown => 3,
+            },
+        ),
+        ..Properties::DEFAULT
+    }
+    .affects_denials();
 
     fn partition(&self) -> &[u8] {
         self.name.pool.as_bytes()

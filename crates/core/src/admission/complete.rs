@@ -7,7 +7,7 @@ use super::{
     unknown_status,
 };
 use crate::{
-    Call, Cost, Decision, Delivery, Grows, Optional, Outcomes, Reply, Warms,
+    Call, Cost, Decision, Grows, Outcomes, Properties, Reply, Warms,
     denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
@@ -128,22 +128,24 @@ impl Decision for CompleteTask {
     type Stages = stages::WithFallback;
 
     const SCRIPT: &'static Script = &script::admission::COMPLETE;
-    const DELIVERY: Delivery<CompleteTask> = Delivery {
+    const PROPERTIES: Properties<CompleteTask> = Properties::<Self> {
         cost: |complete| Cost::of(30).with_bytes(complete.result.len()),
         adds: |complete| complete.result.len() as u64,
-        ..Delivery::FREES_CAPACITY
-    };
-    const OPTIONAL: Optional<CompleteTask> = Optional::NONE.affects_denials().grows().warms();
-    const OUTCOMES: Outcomes<CompleteTask> = Outcomes::new(
-        &["completed", "late", "already_completed", "stale_token", "unknown"],
-        |outcome: &Completion| match outcome.verdict {
-            CompleteVerdict::Completed => 0,
-            CompleteVerdict::Late => 1,
-            CompleteVerdict::AlreadyCompleted => 2,
-            CompleteVerdict::StaleToken => 3,
-            CompleteVerdict::Unknown => 4,
-        },
-    );
+        outcomes: Outcomes::new(
+            &["completed", "late", "already_completed", "stale_token", "unknown"],
+            |outcome: &Completion| match outcome.verdict {
+                CompleteVerdict::Completed => 0,
+                CompleteVerdict::Late => 1,
+                CompleteVerdict::AlreadyCompleted => 2,
+                CompleteVerdict::StaleToken => 3,
+                CompleteVerdict::Unknown => 4,
+            },
+        ),
+        ..Properties::FREES_CAPACITY
+    }
+    .affects_denials()
+    .grows()
+    .warms();
 
     fn partition(&self) -> &[u8] {
         self.name.pool.as_bytes()

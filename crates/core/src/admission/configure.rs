@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Event, EventKind, Overrides, Pool, PoolView, Settings, push_queue_keys};
 use crate::{
-    Call, Cost, Decision, Delivery, Listing, Optional, Outcomes, Reply, Revocable, Undo, UndoRule,
+    Call, Cost, Decision, Listing, Outcomes, Properties, Reply, Revocable, Undo, UndoRule,
     acknowledgement::Acknowledgement,
     denial::{AffectsDenials, Effect},
     error::Error,
@@ -45,7 +45,7 @@ impl Decision for ConfigurePool {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::CONFIGURE;
-    const DELIVERY: Delivery<ConfigurePool> = Delivery {
+    const PROPERTIES: Properties<ConfigurePool> = Properties::<Self> {
         listing: |configure| match (configure.overrides == Overrides::default(), configure.reset) {
             (false, _) => Listing::Kept,
             (true, true) => Listing::Released,
@@ -54,10 +54,11 @@ impl Decision for ConfigurePool {
         // With `reset` the script checks up to 1,000 leases.
         cost: |_| Cost::bulk(Cost::CALL_MAX),
         creates: |configure| configure.overrides != Overrides::default(),
-        ..Delivery::DEFAULT
-    };
-    const OPTIONAL: Optional<ConfigurePool> = Optional::NONE.revocable().affects_denials();
-    const OUTCOMES: Outcomes<ConfigurePool> = Outcomes::OK;
+        outcomes: Outcomes::OK,
+        ..Properties::DEFAULT
+    }
+    .revocable()
+    .affects_denials();
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()

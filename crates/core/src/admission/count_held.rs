@@ -2,7 +2,7 @@
 
 use super::Pool;
 use crate::{
-    Call, Cost, Decision, Delivery, Holds, Reply,
+    Call, Cost, Decision, Holds, Properties, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -24,7 +24,8 @@ impl Decision for CountHeld {
 
     const SCRIPT: &'static Script = &script::admission::COUNT_HELD;
     // Not background work: many pools share a script call.
-    const DELIVERY: Delivery<CountHeld> = Delivery { cost: |_| Cost::of(5), ..Delivery::DEFAULT };
+    const PROPERTIES: Properties<CountHeld> =
+        Properties { cost: |_| Cost::of(5), ..Properties::DEFAULT };
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()

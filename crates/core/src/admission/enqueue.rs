@@ -7,8 +7,8 @@ use super::{
     push_queue_keys, unknown_status,
 };
 use crate::{
-    Call, Cost, Decision, Delivery, ENTRY_BYTES, Ends, Grows, Listing, Optional, Outcomes, Reply,
-    Takes, Taking,
+    Call, Cost, Decision, ENTRY_BYTES, Ends, Grows, Listing, Outcomes, Properties, Reply, Takes,
+    Taking,
     error::Error,
     script::{self, Script},
     stages, statuses,
@@ -60,21 +60,22 @@ impl Decision for EnqueueTask {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::ENQUEUE;
-    const DELIVERY: Delivery<EnqueueTask> = Delivery {
+    const PROPERTIES: Properties<EnqueueTask> = Properties::<Self> {
         listing: |enqueue| Listing::Held(enqueue.ends.map_or(Ends::Never, Ends::At)),
         cost: |enqueue| Cost::PLAIN.with_bytes(enqueue.payload.len()),
         creates: |_| true,
         adds: |enqueue| ENTRY_BYTES + (enqueue.name.member().len() + enqueue.payload.len()) as u64,
-        ..Delivery::DEFAULT
-    };
-    const OPTIONAL: Optional<EnqueueTask> = Optional::NONE.grows();
-    const OUTCOMES: Outcomes<EnqueueTask> =
-        Outcomes::new(&["enqueued", "duplicate", "expired", "full"], |outcome| match outcome {
-            EnqueueStatus::Enqueued => 0,
-            EnqueueStatus::Duplicate => 1,
-            EnqueueStatus::Expired => 2,
-            EnqueueStatus::Full => 3,
-        });
+        outcomes: Outcomes::new(&["enqueued", "duplicate", "expired", "full"], |outcome| {
+            match outcome {
+                EnqueueStatus::Enqueued => 0,
+                EnqueueStatus::Duplicate => 1,
+                EnqueueStatus::Expired => 2,
+                EnqueueStatus::Full => 3,
+            }
+        }),
+        ..Properties::DEFAULT
+    }
+    .grows();
 
     fn partition(&self) -> &[u8] {
         self.name.pool.as_bytes()

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{EventKind, Pool, Settings, TaskName, TaskState, push_queue_keys, unknown_status};
 use crate::{
-    Call, Decision, Optional, Outcomes, Reply,
+    Call, Decision, Outcomes, Properties, Reply,
     denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
@@ -54,13 +54,15 @@ impl Decision for EvictTask {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::EVICT;
-    const OPTIONAL: Optional<EvictTask> = Optional::NONE.affects_denials();
-    const OUTCOMES: Outcomes<EvictTask> =
-        Outcomes::new(&["evicted", "ended", "unknown"], |outcome| match outcome {
+    const PROPERTIES: Properties<EvictTask> = Properties::<Self> {
+        outcomes: Outcomes::new(&["evicted", "ended", "unknown"], |outcome| match outcome {
             EvictVerdict::Evicted { .. } => 0,
             EvictVerdict::Ended => 1,
             EvictVerdict::Unknown => 2,
-        });
+        }),
+        ..Properties::DEFAULT
+    }
+    .affects_denials();
 
     fn partition(&self) -> &[u8] {
         self.name.pool.as_bytes()

@@ -2,7 +2,7 @@
 
 use super::{Pool, PoolUsage, Settings, small};
 use crate::{
-    Call, Cost, Decision, Delivery, Optional, Outcomes, Reply,
+    Call, Cost, Decision, Outcomes, Properties, Reply,
     denial::{AffectsDenials, Effect},
     error::Error,
     names::Name,
@@ -108,9 +108,9 @@ impl Decision for GetPool {
 
     const SCRIPT: &'static Script = &script::admission::GET_POOL;
     // The script examines up to 256 leases.
-    const DELIVERY: Delivery<GetPool> = Delivery { cost: |_| Cost::bulk(900), ..Delivery::DEFAULT };
-    const OPTIONAL: Optional<GetPool> = Optional::NONE.affects_denials();
-    const OUTCOMES: Outcomes<GetPool> = Outcomes::OK;
+    const PROPERTIES: Properties<GetPool> =
+        Properties { cost: |_| Cost::bulk(900), outcomes: Outcomes::OK, ..Properties::DEFAULT }
+            .affects_denials();
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()

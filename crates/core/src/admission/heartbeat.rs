@@ -2,7 +2,7 @@
 
 use super::{Pool, Settings};
 use crate::{
-    Call, Decision, Delivery, Reply,
+    Call, Decision, Properties, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -33,7 +33,7 @@ impl Decision for HeartbeatPool {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::HEARTBEAT;
-    const DELIVERY: Delivery<HeartbeatPool> = Delivery::BACKGROUND;
+    const PROPERTIES: Properties<HeartbeatPool> = Properties::BACKGROUND;
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()

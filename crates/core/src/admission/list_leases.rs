@@ -2,7 +2,7 @@
 
 use super::{Lease, Pool, Task, pool::device_and_task, small};
 use crate::{
-    AsOf, Call, Cost, Decision, Delivery, Outcomes, Paged, Reply,
+    AsOf, Call, Cost, Decision, Outcomes, Paged, Properties, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -81,9 +81,11 @@ impl Decision for ListLeases {
     type Stages = stages::InSteps;
 
     const SCRIPT: &'static Script = &script::admission::LIST_LEASES;
-    const DELIVERY: Delivery<ListLeases> =
-        Delivery { cost: |list| Cost::bulk(50 + 4 * list.limit), ..Delivery::DEFAULT };
-    const OUTCOMES: Outcomes<ListLeases> = Outcomes::OK;
+    const PROPERTIES: Properties<ListLeases> = Properties {
+        cost: |list| Cost::bulk(50 + 4 * list.limit),
+        outcomes: Outcomes::OK,
+        ..Properties::DEFAULT
+    };
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()

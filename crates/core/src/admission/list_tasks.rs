@@ -6,7 +6,7 @@ use super::{
     small, unknown_status,
 };
 use crate::{
-    Call, Cost, Decision, Delivery, Outcomes, Paged, Reply,
+    Call, Cost, Decision, Outcomes, Paged, Properties, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -207,9 +207,11 @@ impl Decision for ListTasks {
     type Stages = stages::InSteps;
 
     const SCRIPT: &'static Script = &script::admission::LIST_TASKS;
-    const DELIVERY: Delivery<ListTasks> =
-        Delivery { cost: |list| Cost::bulk(100 + 8 * list.limit), ..Delivery::DEFAULT };
-    const OUTCOMES: Outcomes<ListTasks> = Outcomes::OK;
+    const PROPERTIES: Properties<ListTasks> = Properties {
+        cost: |list| Cost::bulk(100 + 8 * list.limit),
+        outcomes: Outcomes::OK,
+        ..Properties::DEFAULT
+    };
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()

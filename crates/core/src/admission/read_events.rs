@@ -2,7 +2,7 @@
 
 use super::{Event, EventKind, Pool};
 use crate::{
-    Call, Cost, Decision, Delivery, Optional, Reply,
+    Call, Cost, Decision, Properties, Reply,
     denial::{AffectsDenials, Effect},
     error::Error,
     events::{After, EventPage, History},
@@ -30,9 +30,11 @@ impl Decision for ReadEvents {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::READ_EVENTS;
-    const DELIVERY: Delivery<ReadEvents> =
-        Delivery { cost: |read| Cost::bulk(20 + 2 * read.after.limit), ..Delivery::BACKGROUND };
-    const OPTIONAL: Optional<ReadEvents> = Optional::NONE.affects_denials();
+    const PROPERTIES: Properties<ReadEvents> = Properties::<Self> {
+        cost: |read| Cost::bulk(20 + 2 * read.after.limit),
+        ..Properties::BACKGROUND
+    }
+    .affects_denials();
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()

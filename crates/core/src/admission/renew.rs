@@ -5,8 +5,8 @@ use super::{
     unknown_status,
 };
 use crate::{
-    AsOf, Call, Cost, Decision, Delivery, Ends, Listing, Optional, Outcomes, Reply, Revocable,
-    Undo, UndoRule,
+    AsOf, Call, Cost, Decision, Ends, Listing, Outcomes, Properties, Reply, Revocable, Undo,
+    UndoRule,
     acknowledgement::Acknowledgement,
     denial::{AffectsDenials, Effect},
     error::Error,
@@ -71,22 +71,23 @@ impl Decision for RenewTask {
     type Stages = stages::WithFallback;
 
     const SCRIPT: &'static Script = &script::admission::RENEW;
-    const DELIVERY: Delivery<RenewTask> = Delivery {
+    const PROPERTIES: Properties<RenewTask> = Properties::<Self> {
         listing: |renew| Listing::Held(Ends::After(renew.length())),
         cost: |_| Cost::of(20),
-        ..Delivery::FREES_CAPACITY
-    };
-    const OPTIONAL: Optional<RenewTask> = Optional::NONE.revocable().affects_denials();
-    const OUTCOMES: Outcomes<RenewTask> =
-        Outcomes::new(&["renewed", "expired", "completed", "stale_token", "unknown"], |outcome| {
-            match outcome {
+        outcomes: Outcomes::new(
+            &["renewed", "expired", "completed", "stale_token", "unknown"],
+            |outcome| match outcome {
                 RenewVerdict::Renewed(_) => 0,
                 RenewVerdict::Expired => 1,
                 RenewVerdict::Completed => 2,
                 RenewVerdict::StaleToken => 3,
                 RenewVerdict::Unknown => 4,
-            }
-        });
+            },
+        ),
+        ..Properties::FREES_CAPACITY
+    }
+    .revocable()
+    .affects_denials();
 
     fn partition(&self) -> &[u8] {
         self.name.pool.as_bytes()

@@ -5,7 +5,7 @@ use super::{
     unknown_status,
 };
 use crate::{
-    Call, Decision, Delivery, Ends, Grows, Listing, Optional, Outcomes, Reply, Takes, Taking,
+    Call, Decision, Ends, Grows, Listing, Outcomes, Properties, Reply, Takes, Taking,
     error::Error,
     script::{self, Script},
     stages, statuses,
@@ -104,23 +104,23 @@ impl Decision for RequeueTask {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::REQUEUE;
-    const DELIVERY: Delivery<RequeueTask> = Delivery {
+    const PROPERTIES: Properties<RequeueTask> = Properties::<Self> {
         // Only the record has the expiry time, so the sweeper checks the task at once.
         listing: |_| Listing::Held(Ends::After(Millis(0))),
-        ..Delivery::DEFAULT
-    };
-    const OPTIONAL: Optional<RequeueTask> = Optional::NONE.grows();
-    const OUTCOMES: Outcomes<RequeueTask> = Outcomes::new(
-        &["requeued", "already_queued", "not_dead", "expired", "full", "unknown"],
-        |outcome| match outcome {
-            RequeueVerdict::Requeued => 0,
-            RequeueVerdict::AlreadyQueued => 1,
-            RequeueVerdict::NotDead => 2,
-            RequeueVerdict::Expired => 3,
-            RequeueVerdict::Full => 4,
-            RequeueVerdict::Unknown => 5,
-        },
-    );
+        outcomes: Outcomes::new(
+            &["requeued", "already_queued", "not_dead", "expired", "full", "unknown"],
+            |outcome| match outcome {
+                RequeueVerdict::Requeued => 0,
+                RequeueVerdict::AlreadyQueued => 1,
+                RequeueVerdict::NotDead => 2,
+                RequeueVerdict::Expired => 3,
+                RequeueVerdict::Full => 4,
+                RequeueVerdict::Unknown => 5,
+            },
+        ),
+        ..Properties::DEFAULT
+    }
+    .grows();
 
     fn partition(&self) -> &[u8] {
         self.name.pool.as_bytes()

@@ -8,7 +8,7 @@ use super::{
     EventKind, Lease, Pool, Settings, Task, TaskName, TaskState, push_queue_keys, unknown_status,
 };
 use crate::{
-    Call, Decision, Delivery, Optional, Reply,
+    Call, Decision, Properties, Reply,
     denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
@@ -88,8 +88,7 @@ impl Decision for RevokeTask {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::REVOKE;
-    const DELIVERY: Delivery<RevokeTask> = Delivery::FREES_CAPACITY;
-    const OPTIONAL: Optional<RevokeTask> = Optional::NONE.affects_denials();
+    const PROPERTIES: Properties<RevokeTask> = Properties::FREES_CAPACITY.affects_denials();
 
     fn partition(&self) -> &[u8] {
         self.name.pool.as_bytes()

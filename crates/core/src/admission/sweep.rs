@@ -2,7 +2,7 @@
 
 use super::{Pool, Settings};
 use crate::{
-    Allowance, Call, Cost, Decision, Delivery, Optional, Reply, Swept,
+    Allowance, Call, Cost, Decision, Properties, Reply, Swept,
     denial::{AffectsDenials, Effect},
     error::Error,
     names::Name,
@@ -35,9 +35,8 @@ impl Decision for SweepPool {
     const SCRIPT: &'static Script = &script::admission::SWEEP;
     // About 0.8 ms for 100 leases. Tasks that die or leave the queue take up to 3 ms: at most two
     // sweeps share a script call.
-    const DELIVERY: Delivery<SweepPool> =
-        Delivery { cost: |_| Cost::bulk(1500), ..Delivery::BACKGROUND };
-    const OPTIONAL: Optional<SweepPool> = Optional::NONE.affects_denials();
+    const PROPERTIES: Properties<SweepPool> =
+        Properties { cost: |_| Cost::bulk(1500), ..Properties::BACKGROUND }.affects_denials();
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()

@@ -6,7 +6,7 @@
 use std::{fmt, marker::PhantomData};
 
 use crate::{
-    Call, Cost, Decision, Delivery, Listing, OK, Reply,
+    Call, Cost, Decision, Listing, OK, Properties, Reply,
     error::Error,
     persistence::{Recorded, Unreadable, decode, encode, split_part},
     script::Script,
@@ -210,7 +210,8 @@ impl<S: Exported> Decision for Export<S> {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = S::EXPORT;
-    const DELIVERY: Delivery<Export<S>> = Delivery { cost: S::export_cost, ..Delivery::DEFAULT };
+    const PROPERTIES: Properties<Export<S>> =
+        Properties { cost: S::export_cost, ..Properties::DEFAULT };
 
     fn partition(&self) -> &[u8] {
         &self.partition
@@ -328,10 +329,10 @@ impl<S: Exported> Decision for Import<S> {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = S::IMPORT;
-    const DELIVERY: Delivery<Import<S>> = Delivery {
+    const PROPERTIES: Properties<Import<S>> = Properties {
         listing: |import| S::import_listing(&import.part, &import.value),
         cost: |import| S::IMPORT_COST.with_bytes(import.value.len()),
-        ..Delivery::DEFAULT
+        ..Properties::DEFAULT
     };
 
     fn partition(&self) -> &[u8] {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{HeartbeatLock, Lease, Lock, RevokeLock, state::Tenure, unknown_status};
 use crate::{
-    Allowance, AsOf, Call, Decision, Delivery, Issues, Optional, Outcomes, Reply,
+    Allowance, AsOf, Call, Decision, Issues, Outcomes, Properties, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -81,13 +81,15 @@ impl Decision for AcquireLock {
     type Stages = stages::Waiting;
 
     const SCRIPT: &'static Script = &script::lock::ACQUIRE;
-    const DELIVERY: Delivery<AcquireLock> = Delivery { creates: |_| true, ..Delivery::DEFAULT };
-    const OPTIONAL: Optional<AcquireLock> = Optional::NONE.issues();
-    const OUTCOMES: Outcomes<AcquireLock> =
-        Outcomes::new(&["acquired", "held"], |outcome| match outcome {
+    const PROPERTIES: Properties<AcquireLock> = Properties::<Self> {
+        creates: |_| true,
+        outcomes: Outcomes::new(&["acquired", "held"], |outcome| match outcome {
             Acquisition::Acquired { .. } => 0,
             Acquisition::Held { .. } => 1,
-        });
+        }),
+        ..Properties::DEFAULT
+    }
+    .issues();
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{Lease, Lock, unknown_status};
 use crate::{
-    AsOf, Call, Decision, Outcomes, Reply,
+    AsOf, Call, Decision, Outcomes, Properties, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -49,7 +49,8 @@ impl Decision for GetLock {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::lock::GET;
-    const OUTCOMES: Outcomes<GetLock> = Outcomes::OK;
+    const PROPERTIES: Properties<GetLock> =
+        Properties { outcomes: Outcomes::OK, ..Properties::DEFAULT };
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()

@@ -2,7 +2,7 @@
 
 use super::Lock;
 use crate::{
-    Call, Decision, Delivery, Reply,
+    Call, Decision, Properties, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -31,7 +31,7 @@ impl Decision for HeartbeatLock {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::lock::HEARTBEAT;
-    const DELIVERY: Delivery<HeartbeatLock> = Delivery::BACKGROUND;
+    const PROPERTIES: Properties<HeartbeatLock> = Properties::BACKGROUND;
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()

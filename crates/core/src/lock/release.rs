@@ -2,7 +2,7 @@
 
 use super::{Lock, state::RETENTION, unknown_status};
 use crate::{
-    Call, Decision, Delivery, Outcomes, Reply,
+    Call, Decision, Outcomes, Properties, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -48,16 +48,15 @@ impl Decision for ReleaseLock {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::lock::RELEASE;
-    const DELIVERY: Delivery<ReleaseLock> = Delivery {
+    const PROPERTIES: Properties<ReleaseLock> = Properties {
         // `NotHeld` is ambiguous: another owner may have acquired the lock between the two tries.
         settles: |_, outcome| *outcome == Release::Released,
-        ..Delivery::FREES_CAPACITY
-    };
-    const OUTCOMES: Outcomes<ReleaseLock> =
-        Outcomes::new(&["released", "not_held"], |outcome| match outcome {
+        outcomes: Outcomes::new(&["released", "not_held"], |outcome| match outcome {
             Release::Released => 0,
             Release::NotHeld => 1,
-        });
+        }),
+        ..Properties::FREES_CAPACITY
+    };
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()

@@ -2,7 +2,7 @@
 
 use super::{Lease, Lock, unknown_status};
 use crate::{
-    AsOf, Call, Decision, Delivery, Outcomes, Reply,
+    AsOf, Call, Decision, Outcomes, Properties, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -48,12 +48,13 @@ impl Decision for RenewLock {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::lock::RENEW;
-    const DELIVERY: Delivery<RenewLock> = Delivery::FREES_CAPACITY;
-    const OUTCOMES: Outcomes<RenewLock> =
-        Outcomes::new(&["renewed", "not_held"], |outcome| match outcome {
+    const PROPERTIES: Properties<RenewLock> = Properties {
+        outcomes: Outcomes::new(&["renewed", "not_held"], |outcome| match outcome {
             Renewal::Renewed(_) => 0,
             Renewal::NotHeld => 1,
-        });
+        }),
+        ..Properties::FREES_CAPACITY
+    };
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()

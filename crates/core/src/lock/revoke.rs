@@ -2,7 +2,7 @@
 
 use super::{Lock, unknown_status};
 use crate::{
-    Call, Decision, Delivery, Reply,
+    Call, Decision, Properties, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -33,7 +33,7 @@ impl Decision for RevokeLock {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::lock::REVOKE;
-    const DELIVERY: Delivery<RevokeLock> = Delivery::FREES_CAPACITY;
+    const PROPERTIES: Properties<RevokeLock> = Properties::FREES_CAPACITY;
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()

@@ -2,7 +2,7 @@
 
 use super::{Ban, Meter, MeterName, NoteBan, RateEvent, RateEventKind, ban_record::BanRecord};
 use crate::{
-    Call, Decision, Indexing, Optional, Outcomes, Reply,
+    Call, Decision, Indexing, Outcomes, Properties, Reply,
     denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
@@ -36,8 +36,8 @@ impl Decision for BanKey {
     type Stages = stages::Indexed;
 
     const SCRIPT: &'static Script = &script::rate::BAN;
-    const OPTIONAL: Optional<BanKey> = Optional::NONE.affects_denials();
-    const OUTCOMES: Outcomes<BanKey> = Outcomes::OK;
+    const PROPERTIES: Properties<BanKey> =
+        Properties { outcomes: Outcomes::OK, ..Properties::DEFAULT }.affects_denials();
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()

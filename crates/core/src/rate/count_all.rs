@@ -12,7 +12,7 @@ use super::{
     meter::{Counters, Loaded},
 };
 use crate::{
-    AsOf, Call, Cost, Decision, Delivery, Reply,
+    AsOf, Call, Cost, Decision, Properties, Reply,
     denial::Deniable,
     error::Error,
     fallback::{Degradable, OnStoreFailure},
@@ -154,14 +154,15 @@ impl Decision for CountAll {
     type Stages = stages::Cached;
 
     const SCRIPT: &'static Script = &script::rate::COUNT_ALL;
-    const DELIVERY: Delivery<CountAll> = Delivery {
+    const PROPERTIES: Properties<CountAll> = Properties {
         is_repeatable: |all| all.counts.iter().all(|it| it.count.check.cost == 0),
         cost: |all| {
-            let costs = all.counts.iter().map(|it| (CountHits::DELIVERY.cost)(&it.count).micros());
+            let costs =
+                all.counts.iter().map(|it| (CountHits::PROPERTIES.cost)(&it.count).micros());
             Cost::of(costs.map(|cost| cost + COST).sum())
         },
         creates: |all| all.counts.iter().any(|it| it.count.check.cost > 0),
-        ..Delivery::DEFAULT
+        ..Properties::DEFAULT
     };
     fn partition(&self) -> &[u8] {
         self.counts.first().map_or(&[], |first| first.count.partition())

@@ -2,7 +2,7 @@
 
 use super::{Ban, Meter, MeterName, unknown_status};
 use crate::{
-    Call, Cost, Decision, Delivery, Reply,
+    Call, Cost, Decision, Properties, Reply,
     error::Error,
     script::{self, Script},
     stages, statuses,
@@ -26,7 +26,8 @@ impl Decision for GetBan {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::rate::GET_BAN;
-    const DELIVERY: Delivery<GetBan> = Delivery { cost: |_| Cost::of(10), ..Delivery::DEFAULT };
+    const PROPERTIES: Properties<GetBan> =
+        Properties { cost: |_| Cost::of(10), ..Properties::DEFAULT };
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Ban, LimitUse, Meter, MeterName, Rule, unknown_status};
 use crate::{
-    Call, Cost, Decision, Delivery, Outcomes, Reply,
+    Call, Cost, Decision, Outcomes, Properties, Reply,
     error::Error,
     script::{self, Script},
     stages, statuses,
@@ -43,11 +43,11 @@ impl Decision for GetKey {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::rate::GET_KEY;
-    const DELIVERY: Delivery<GetKey> = Delivery {
+    const PROPERTIES: Properties<GetKey> = Properties {
         cost: |get| get.rule.as_ref().map_or(Cost::of(10), |rule| rule.cost()),
-        ..Delivery::DEFAULT
+        outcomes: Outcomes::OK,
+        ..Properties::DEFAULT
     };
-    const OUTCOMES: Outcomes<GetKey> = Outcomes::OK;
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()

@@ -12,7 +12,7 @@ use super::{
     rule::NO_CEILING,
 };
 use crate::{
-    AsOf, Call, Decision, Delivery, Indexing, Reply,
+    AsOf, Call, Decision, Indexing, Properties, Reply,
     denial::Deniable,
     error::Error,
     fallback::{Degradable, OnStoreFailure, share},
@@ -140,11 +140,11 @@ impl Decision for CountHits {
     type Stages = stages::CachedAndIndexed;
 
     const SCRIPT: &'static Script = &script::rate::COUNT_HITS;
-    const DELIVERY: Delivery<CountHits> = Delivery {
-        is_repeatable: |count| (CheckRate::DELIVERY.is_repeatable)(&count.check),
-        cost: |count| (CheckRate::DELIVERY.cost)(&count.check),
-        creates: |count| (CheckRate::DELIVERY.creates)(&count.check),
-        ..Delivery::DEFAULT
+    const PROPERTIES: Properties<CountHits> = Properties {
+        is_repeatable: |count| (CheckRate::PROPERTIES.is_repeatable)(&count.check),
+        cost: |count| (CheckRate::PROPERTIES.cost)(&count.check),
+        creates: |count| (CheckRate::PROPERTIES.creates)(&count.check),
+        ..Properties::DEFAULT
     };
 
     fn partition(&self) -> &[u8] {

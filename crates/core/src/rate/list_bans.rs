@@ -4,7 +4,7 @@ use std::{ops::Bound, str};
 
 use super::BanIndex;
 use crate::{
-    Call, Cost, Decision, Delivery, Outcomes, Paged, Reply,
+    Call, Cost, Decision, Outcomes, Paged, Properties, Reply,
     error::Error,
     names::{Name, Namespace},
     script::{self, Script},
@@ -53,9 +53,11 @@ impl Decision for ListBans {
     type Stages = stages::InSteps;
 
     const SCRIPT: &'static Script = &script::rate::LIST_BANS;
-    const DELIVERY: Delivery<ListBans> =
-        Delivery { cost: |list| Cost::bulk(50 + 2 * list.limit), ..Delivery::DEFAULT };
-    const OUTCOMES: Outcomes<ListBans> = Outcomes::OK;
+    const PROPERTIES: Properties<ListBans> = Properties {
+        cost: |list| Cost::bulk(50 + 2 * list.limit),
+        outcomes: Outcomes::OK,
+        ..Properties::DEFAULT
+    };
 
     fn partition(&self) -> &[u8] {
         self.policy.as_ref().map_or(self.namespace.prefix(), Name::as_bytes)

@@ -2,7 +2,7 @@
 
 use super::{BANS_MAX, BanIndex, MeterName};
 use crate::{
-    Call, Cost, Decision, Delivery, IndexEntry, Reply,
+    Call, Cost, Decision, IndexEntry, Properties, Reply,
     error::Error,
     script::{self, Script},
     stages,
@@ -30,7 +30,8 @@ impl Decision for NoteBan {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::rate::NOTE_BAN;
-    const DELIVERY: Delivery<NoteBan> = Delivery { cost: |_| Cost::of(20), ..Delivery::DEFAULT };
+    const PROPERTIES: Properties<NoteBan> =
+        Properties { cost: |_| Cost::of(20), ..Properties::DEFAULT };
 
     fn partition(&self) -> &[u8] {
         self.name.index()

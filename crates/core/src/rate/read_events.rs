@@ -2,7 +2,7 @@
 
 use super::{Log, RateEvent, shard_tag};
 use crate::{
-    Call, Cost, Decision, Delivery, Reply,
+    Call, Cost, Decision, Properties, Reply,
     error::Error,
     events::{After, EventPage},
     names::Name,
@@ -36,8 +36,8 @@ impl Decision for ReadRateEvents {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::rate::READ_EVENTS;
-    const DELIVERY: Delivery<ReadRateEvents> =
-        Delivery { cost: |read| Cost::bulk(20 + 2 * read.after.limit), ..Delivery::BACKGROUND };
+    const PROPERTIES: Properties<ReadRateEvents> =
+        Properties { cost: |read| Cost::bulk(20 + 2 * read.after.limit), ..Properties::BACKGROUND };
 
     fn partition(&self) -> &[u8] {
         &self.tag

@@ -2,7 +2,7 @@
 
 use super::{Meter, MeterName, unknown_status};
 use crate::{
-    Call, Decision, Optional, Outcomes, Reply,
+    Call, Decision, Outcomes, Properties, Reply,
     denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
@@ -28,8 +28,8 @@ impl Decision for ResetRate {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::rate::RESET;
-    const OPTIONAL: Optional<ResetRate> = Optional::NONE.affects_denials();
-    const OUTCOMES: Outcomes<ResetRate> = Outcomes::OK;
+    const PROPERTIES: Properties<ResetRate> =
+        Properties { outcomes: Outcomes::OK, ..Properties::DEFAULT }.affects_denials();
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()

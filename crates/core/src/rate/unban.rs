@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{Meter, MeterName, RateEvent, RateEventKind, unknown_status};
 use crate::{
-    Call, Decision, Optional, Outcomes, Reply,
+    Call, Decision, Outcomes, Properties, Reply,
     denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
@@ -34,8 +34,8 @@ impl Decision for UnbanKey {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::rate::UNBAN;
-    const OPTIONAL: Optional<UnbanKey> = Optional::NONE.affects_denials();
-    const OUTCOMES: Outcomes<UnbanKey> = Outcomes::OK;
+    const PROPERTIES: Properties<UnbanKey> =
+        Properties { outcomes: Outcomes::OK, ..Properties::DEFAULT }.affects_denials();
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()

@@ -2,7 +2,7 @@
 
 use super::{Counter, Sequence, allocation::decimal};
 use crate::{
-    Call, Decision, Outcomes, Reply,
+    Call, Decision, Outcomes, Properties, Reply,
     error::Error,
     script::{self, Script},
     stages, statuses,
@@ -28,7 +28,8 @@ impl Decision for GetSequence {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::sequence::GET;
-    const OUTCOMES: Outcomes<GetSequence> = Outcomes::OK;
+    const PROPERTIES: Properties<GetSequence> =
+        Properties { outcomes: Outcomes::OK, ..Properties::DEFAULT };
 
     fn partition(&self) -> &[u8] {
         self.sequence.partition()

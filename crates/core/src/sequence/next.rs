@@ -6,7 +6,7 @@ use super::{
     allocation::{Allocation, Range},
 };
 use crate::{
-    Call, Decision, Delivery, ENTRY_BYTES, Issues, Joined, Optional, Outcomes, Reply,
+    Call, Decision, ENTRY_BYTES, Issues, Joined, Outcomes, Properties, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -86,7 +86,7 @@ impl Decision for NextSequence {
     type Stages = stages::Coalesced;
 
     const SCRIPT: &'static Script = &script::sequence::NEXT;
-    const DELIVERY: Delivery<NextSequence> = Delivery {
+    const PROPERTIES: Properties<NextSequence> = Properties::<Self> {
         // After a refusal, the first try may still have allocated values. With a request id it has
         // not: the repeat would have returned them.
         settles: |next, outcome| {
@@ -94,18 +94,18 @@ impl Decision for NextSequence {
         },
         creates: |_| true,
         adds: |next| next.request.as_ref().map_or(0, |it| ENTRY_BYTES + it.as_bytes().len() as u64),
-        ..Delivery::DEFAULT
-    };
-    const OPTIONAL: Optional<NextSequence> = Optional::NONE.issues();
-    const OUTCOMES: Outcomes<NextSequence> =
-        Outcomes::new(&["given", "out_of_range", "too_far_ahead", "unreserved"], |outcome| {
-            match outcome {
+        outcomes: Outcomes::new(
+            &["given", "out_of_range", "too_far_ahead", "unreserved"],
+            |outcome| match outcome {
                 Allocation::Given { .. } => 0,
                 Allocation::OutOfRange => 1,
                 Allocation::TooFarAhead { .. } => 2,
                 Allocation::Unreserved { .. } => 3,
-            }
-        });
+            },
+        ),
+        ..Properties::DEFAULT
+    }
+    .issues();
 
     fn partition(&self) -> &[u8] {
         self.sequence.partition()

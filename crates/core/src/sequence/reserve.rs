@@ -2,7 +2,7 @@
 
 use super::{Counter, Sequence, VALUE_MAX, allocation::decimal, counter::ReservedBlock};
 use crate::{
-    Call, Decision, Delivery, Optional, Reply, Revocable, Undo, UndoRule,
+    Call, Decision, Properties, Reply, Revocable, Undo, UndoRule,
     acknowledgement::Acknowledgement,
     error::Error,
     script::{self, Script},
@@ -44,8 +44,8 @@ impl Decision for ReserveSequence {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::sequence::RESERVE;
-    const DELIVERY: Delivery<ReserveSequence> = Delivery { creates: |_| true, ..Delivery::DEFAULT };
-    const OPTIONAL: Optional<ReserveSequence> = Optional::NONE.revocable();
+    const PROPERTIES: Properties<ReserveSequence> =
+        Properties { creates: |_| true, ..Properties::DEFAULT }.revocable();
 
     fn partition(&self) -> &[u8] {
         self.sequence.partition()

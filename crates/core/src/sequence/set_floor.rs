@@ -2,7 +2,7 @@
 
 use super::{Counter, Reserve, Sequence, allocation::decimal};
 use crate::{
-    Call, Decision, Delivery, Optional, Outcomes, Reply, Revocable, Undo, UndoRule,
+    Call, Decision, Outcomes, Properties, Reply, Revocable, Undo, UndoRule,
     acknowledgement::Acknowledgement,
     error::Error,
     script::{self, Script},
@@ -52,15 +52,19 @@ impl Decision for SetSequenceFloor {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::sequence::SET_FLOOR;
-    const DELIVERY: Delivery<SetSequenceFloor> =
-        Delivery { creates: |_| true, ..Delivery::DEFAULT };
-    const OPTIONAL: Optional<SetSequenceFloor> = Optional::NONE.revocable();
-    const OUTCOMES: Outcomes<SetSequenceFloor> =
-        Outcomes::new(&["applied", "not_above", "too_far_ahead"], |outcome| match outcome {
-            Floor::Applied(_) => 0,
-            Floor::NotAbove(_) => 1,
-            Floor::TooFarAhead => 2,
-        });
+    const PROPERTIES: Properties<SetSequenceFloor> = Properties::<Self> {
+        creates: |_| true,
+        outcomes: Outcomes::new(
+            &["applied", "not_above", "too_far_ahead"],
+            |outcome| match outcome {
+                Floor::Applied(_) => 0,
+                Floor::NotAbove(_) => 1,
+                Floor::TooFarAhead => 2,
+            },
+        ),
+        ..Properties::DEFAULT
+    }
+    .revocable();
 
     fn partition(&self) -> &[u8] {
         self.sequence.partition()

@@ -5,7 +5,7 @@ use super::{
     outcome::{RESTOCK_NAMES, restock_index},
 };
 use crate::{
-    Call, Decision, Delivery, ENTRY_BYTES, Outcomes, Reply,
+    Call, Decision, ENTRY_BYTES, Outcomes, Properties, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -38,12 +38,12 @@ impl Decision for AddStock {
     type Stages = stages::UntilDecided;
 
     const SCRIPT: &'static Script = &script::stock::ADD;
-    const DELIVERY: Delivery<AddStock> = Delivery {
+    const PROPERTIES: Properties<AddStock> = Properties {
         is_repeatable: |add| add.request.is_some(),
         adds: |add| add.request.as_ref().map_or(0, |it| ENTRY_BYTES + it.as_bytes().len() as u64),
-        ..Delivery::DEFAULT
+        outcomes: Outcomes::new(RESTOCK_NAMES, restock_index),
+        ..Properties::DEFAULT
     };
-    const OUTCOMES: Outcomes<AddStock> = Outcomes::new(RESTOCK_NAMES, restock_index);
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()

@@ -2,7 +2,7 @@
 
 use super::{Sku, StockOutcome, order::ReservationState};
 use crate::{
-    Call, Decision, Delivery, Outcomes, Reply,
+    Call, Decision, Outcomes, Properties, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -49,27 +49,29 @@ impl Decision for CancelReservation {
     type Stages = stages::UntilDecided;
 
     const SCRIPT: &'static Script = &script::stock::CANCEL;
-    const DELIVERY: Delivery<CancelReservation> = Delivery::FREES_CAPACITY;
-    const OUTCOMES: Outcomes<CancelReservation> = Outcomes::new(
-        &[
-            "cancelled",
-            "already_cancelled",
-            "already_confirmed",
-            "expired",
-            "unknown",
-            "not_found",
-            "unfinished",
-        ],
-        |outcome| match outcome {
-            StockOutcome::Decided { outcome: CancelOutcome::Cancelled, .. } => 0,
-            StockOutcome::Decided { outcome: CancelOutcome::AlreadyCancelled, .. } => 1,
-            StockOutcome::Decided { outcome: CancelOutcome::AlreadyConfirmed, .. } => 2,
-            StockOutcome::Decided { outcome: CancelOutcome::Expired, .. } => 3,
-            StockOutcome::Decided { outcome: CancelOutcome::Unknown, .. } => 4,
-            StockOutcome::NotFound => 5,
-            StockOutcome::Again => 6,
-        },
-    );
+    const PROPERTIES: Properties<CancelReservation> = Properties {
+        outcomes: Outcomes::new(
+            &[
+                "cancelled",
+                "already_cancelled",
+                "already_confirmed",
+                "expired",
+                "unknown",
+                "not_found",
+                "unfinished",
+            ],
+            |outcome| match outcome {
+                StockOutcome::Decided { outcome: CancelOutcome::Cancelled, .. } => 0,
+                StockOutcome::Decided { outcome: CancelOutcome::AlreadyCancelled, .. } => 1,
+                StockOutcome::Decided { outcome: CancelOutcome::AlreadyConfirmed, .. } => 2,
+                StockOutcome::Decided { outcome: CancelOutcome::Expired, .. } => 3,
+                StockOutcome::Decided { outcome: CancelOutcome::Unknown, .. } => 4,
+                StockOutcome::NotFound => 5,
+                StockOutcome::Again => 6,
+            },
+        ),
+        ..Properties::FREES_CAPACITY
+    };
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()

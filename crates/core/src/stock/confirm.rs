@@ -2,7 +2,7 @@
 
 use super::{Sku, StockOutcome, order::ReservationState};
 use crate::{
-    Call, Decision, Delivery, Outcomes, Reply,
+    Call, Decision, Outcomes, Properties, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -57,27 +57,29 @@ impl Decision for ConfirmReservation {
     type Stages = stages::UntilDecided;
 
     const SCRIPT: &'static Script = &script::stock::CONFIRM;
-    const DELIVERY: Delivery<ConfirmReservation> = Delivery::FREES_CAPACITY;
-    const OUTCOMES: Outcomes<ConfirmReservation> = Outcomes::new(
-        &[
-            "confirmed",
-            "already_confirmed",
-            "expired",
-            "cancelled",
-            "unknown",
-            "not_found",
-            "unfinished",
-        ],
-        |outcome| match outcome {
-            StockOutcome::Decided { outcome: ConfirmOutcome::Confirmed { .. }, .. } => 0,
-            StockOutcome::Decided { outcome: ConfirmOutcome::AlreadyConfirmed, .. } => 1,
-            StockOutcome::Decided { outcome: ConfirmOutcome::Expired, .. } => 2,
-            StockOutcome::Decided { outcome: ConfirmOutcome::Cancelled, .. } => 3,
-            StockOutcome::Decided { outcome: ConfirmOutcome::Unknown, .. } => 4,
-            StockOutcome::NotFound => 5,
-            StockOutcome::Again => 6,
-        },
-    );
+    const PROPERTIES: Properties<ConfirmReservation> = Properties {
+        outcomes: Outcomes::new(
+            &[
+                "confirmed",
+                "already_confirmed",
+                "expired",
+                "cancelled",
+                "unknown",
+                "not_found",
+                "unfinished",
+            ],
+            |outcome| match outcome {
+                StockOutcome::Decided { outcome: ConfirmOutcome::Confirmed { .. }, .. } => 0,
+                StockOutcome::Decided { outcome: ConfirmOutcome::AlreadyConfirmed, .. } => 1,
+                StockOutcome::Decided { outcome: ConfirmOutcome::Expired, .. } => 2,
+                StockOutcome::Decided { outcome: ConfirmOutcome::Cancelled, .. } => 3,
+                StockOutcome::Decided { outcome: ConfirmOutcome::Unknown, .. } => 4,
+                StockOutcome::NotFound => 5,
+                StockOutcome::Again => 6,
+            },
+        ),
+        ..Properties::FREES_CAPACITY
+    };
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()

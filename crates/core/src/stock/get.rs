@@ -2,7 +2,7 @@
 
 use super::{Sku, StockOutcome};
 use crate::{
-    Call, Decision, OK, Outcomes, Reply,
+    Call, Decision, OK, Outcomes, Properties, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -27,12 +27,14 @@ impl Decision for GetStock {
     type Stages = stages::UntilDecided;
 
     const SCRIPT: &'static Script = &script::stock::GET;
-    const OUTCOMES: Outcomes<GetStock> =
-        Outcomes::new(&["ok", "not_found", "unfinished"], |outcome| match outcome {
+    const PROPERTIES: Properties<GetStock> = Properties {
+        outcomes: Outcomes::new(&["ok", "not_found", "unfinished"], |outcome| match outcome {
             StockOutcome::Decided { .. } => 0,
             StockOutcome::NotFound => 1,
             StockOutcome::Again => 2,
-        });
+        }),
+        ..Properties::DEFAULT
+    };
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()

@@ -122,7 +122,7 @@ mod tests {
     use crate::Decision;
 
     fn label<T, D: Decision<Outcome = StockOutcome<T>>>(outcome: &StockOutcome<T>) -> &'static str {
-        D::OUTCOMES.labels[(D::OUTCOMES.index)(outcome)]
+        D::PROPERTIES.outcomes.labels[(D::PROPERTIES.outcomes.index)(outcome)]
     }
 
     fn check<T, D: Decision<Outcome = StockOutcome<T>>>() {

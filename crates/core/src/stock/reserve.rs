@@ -6,7 +6,7 @@ use super::{
     sku::BUYER_BYTES,
 };
 use crate::{
-    AsOf, Call, Decision, Delivery, ENTRY_BYTES, Grows, Optional, Outcomes, Reply,
+    AsOf, Call, Decision, ENTRY_BYTES, Grows, Outcomes, Properties, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -113,34 +113,38 @@ impl Decision for ReserveStock {
 
     const SCRIPT: &'static Script = &script::stock::RESERVE;
     // The record, the hold and the buyer.
-    const DELIVERY: Delivery<ReserveStock> = Delivery {
+    const PROPERTIES: Properties<ReserveStock> = Properties::<Self> {
         adds: |reserve| {
             let buyer = reserve.buyer.as_ref().map_or(0, |buyer| buyer.name.as_bytes().len());
             2 * (ENTRY_BYTES + (reserve.order.as_bytes().len() + buyer) as u64) + BUYER_BYTES
         },
-        ..Delivery::DEFAULT
-    };
-    const OPTIONAL: Optional<ReserveStock> = Optional::NONE.grows();
-    const OUTCOMES: Outcomes<ReserveStock> = Outcomes::new(
-        &[
-            "reserved",
-            "short",
-            "buyer_limit",
-            "already_settled",
-            "not_found",
-            "quantity_differs",
-            "unfinished",
-        ],
-        |outcome| match outcome {
-            StockOutcome::Decided { outcome: ReserveOutcome::Reserved { .. }, .. } => 0,
-            StockOutcome::Decided { outcome: ReserveOutcome::Short { .. }, .. } => 1,
-            StockOutcome::Decided { outcome: ReserveOutcome::BuyerLimit { .. }, .. } => 2,
-            StockOutcome::Decided { outcome: ReserveOutcome::AlreadySettled { .. }, .. } => 3,
-            StockOutcome::NotFound => 4,
-            StockOutcome::Decided { outcome: ReserveOutcome::QuantityDiffers { .. }, .. } => 5,
-            StockOutcome::Again => 6,
-        },
-    );
+        outcomes: Outcomes::new(
+            &[
+                "reserved",
+                "short",
+                "buyer_limit",
+                "already_settled",
+                "not_found",
+                "quantity_differs",
+                "unfinished",
+            ],
+            |outcome| match outcome {
+                StockOutcome::Decided { outcome: ReserveOutcome::Reserved { .. }, .. } => 0,
+                StockOutcome::Decided { outcome: ReserveOutcome::Short { .. }, .. } => 1,
+                StockOutcome::Decided { outcome: ReserveOutcome::BuyerLimit { .. }, .. } => 2,
+                StockOutcome::Decided {
+                    outcome: ReserveOutcome::AlreadySettled { .. }, ..
+                } => 3,
+                StockOutcome::NotFound => 4,
+                StockOutcome::Decided {
+                    outcome: ReserveOutcome::QuantityDiffers { .. }, ..
+                } => 5,
+                StockOutcome::Again => 6,
+            },
+        ),
+        ..Properties::DEFAULT
+    }
+    .grows();
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()

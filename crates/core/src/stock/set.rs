@@ -6,7 +6,7 @@ use super::{
     sku::Reclaimed,
 };
 use crate::{
-    Call, Decision, Delivery, Outcomes, Reply,
+    Call, Decision, Outcomes, Properties, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -37,9 +37,12 @@ impl Decision for SetStock {
 
     const SCRIPT: &'static Script = &script::stock::SET;
     // A repeat would put the quantity that was sold in between back on hand.
-    const DELIVERY: Delivery<SetStock> =
-        Delivery { is_repeatable: |_| false, creates: |_| true, ..Delivery::DEFAULT };
-    const OUTCOMES: Outcomes<SetStock> = Outcomes::new(RESTOCK_NAMES, restock_index);
+    const PROPERTIES: Properties<SetStock> = Properties {
+        is_repeatable: |_| false,
+        creates: |_| true,
+        outcomes: Outcomes::new(RESTOCK_NAMES, restock_index),
+        ..Properties::DEFAULT
+    };
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()

@@ -75,10 +75,10 @@ impl JobDelivery {
     /// The delivery of a decision.
     pub(super) fn of<D: Decision>(decision: &D) -> JobDelivery {
         JobDelivery {
-            priority: D::DELIVERY.priority,
-            is_repeatable: (D::DELIVERY.is_repeatable)(decision),
-            acknowledgement: D::OPTIONAL.acknowledgement(decision),
-            cost: (D::DELIVERY.cost)(decision),
+            priority: D::PROPERTIES.priority,
+            is_repeatable: (D::PROPERTIES.is_repeatable)(decision),
+            acknowledgement: D::PROPERTIES.acknowledgement(decision),
+            cost: (D::PROPERTIES.cost)(decision),
         }
     }
 

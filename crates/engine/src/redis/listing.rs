@@ -95,7 +95,7 @@ impl Redis {
         let mut lengths: HashMap<&[u8], Millis> = HashMap::new();
         for (decision, outcome) in decisions.iter().zip(outcomes) {
             let Ok(outcome) = outcome else { continue };
-            let Some(length) = (D::DELIVERY.ends_sooner)(decision, outcome) else { continue };
+            let Some(length) = (D::PROPERTIES.ends_sooner)(decision, outcome) else { continue };
             let shortest = lengths.entry(decision.partition()).or_insert(length);
             *shortest = length.min(*shortest);
         }
@@ -128,7 +128,7 @@ impl Redis {
         let mut places: HashMap<&[u8], usize> = HashMap::new();
         for decision in decisions {
             let partition = decision.partition();
-            let listing = (D::DELIVERY.listing)(decision);
+            let listing = (D::PROPERTIES.listing)(decision);
             let Some(note) = self.index.due(partition, listing, epoch) else { continue };
             let place = *places.entry(partition).or_insert(due.len());
             match due.get_mut(place) {

@@ -250,7 +250,7 @@ impl Redis {
         let pending = self.send_decision(decision, delivery, sent, deadline);
         let note = self
             .index
-            .due(partition, (D::DELIVERY.listing)(decision), epoch)
+            .due(partition, (D::PROPERTIES.listing)(decision), epoch)
             .map(|note| self.note::<D>(partition, note, deadline));
         let answer = pending.wait().await;
         if let Some(note) = note {
@@ -262,7 +262,7 @@ impl Redis {
         }
         let outcome = quotas.settle::<D>(0, settled(decision, answer))?;
         // Granted leases that end before the scheduled look need a second note.
-        let sooner = (D::DELIVERY.ends_sooner)(decision, &outcome);
+        let sooner = (D::PROPERTIES.ends_sooner)(decision, &outcome);
         if let Some(length) = sooner {
             self.note_sooner::<D>(partition, length, deadline).await;
         }
@@ -340,7 +340,7 @@ impl Redis {
         // A decision of several is never refused alone: the others would be executed.
         job.sheds = batch == ALONE && delivery.priority == Priority::Call;
         if delivery.acknowledgement.is_needed() {
-            job.undo_rule = D::OPTIONAL.undo_rule(decision, &self.key_prefix);
+            job.undo_rule = D::PROPERTIES.undo_rule(decision, &self.key_prefix);
         }
         self.topology.push(job);
         pending
@@ -392,7 +392,7 @@ impl Redis {
 fn settled<D: Decision>(decision: &D, answer: JobAnswer) -> Result<D::Outcome, Error> {
     let JobAnswer { mut reply, repeated } = answer;
     let outcome = D::parse(&mut reply).map_err(|error| evaluate::named(decision, error))?;
-    match repeated && !(D::DELIVERY.settles)(decision, &outcome) {
+    match repeated && !(D::PROPERTIES.settles)(decision, &outcome) {
         true => Err(Error::DeadlineExceeded),
         false => Ok(outcome),
     }

@@ -123,7 +123,7 @@ impl Quotas {
         else {
             return outcome;
         };
-        let taken = D::OPTIONAL.taken(decided);
+        let taken = D::PROPERTIES.taken(decided);
         match added {
             Err(error) if taken == Taking::Limited => {
                 used.note_refusal(&error);
@@ -141,9 +141,9 @@ impl Redis {
     pub(super) async fn quotas<D: Decision>(&self, decisions: &[D], deadline: Instant) -> Quotas {
         let namespaces = self.hub.namespaces();
         let is_limited = |decision: &D| {
-            (D::OPTIONAL.kind().is_some()
-                || (D::DELIVERY.creates)(decision)
-                || (D::DELIVERY.adds)(decision) > 0)
+            (D::PROPERTIES.kind().is_some()
+                || (D::PROPERTIES.creates)(decision)
+                || (D::PROPERTIES.adds)(decision) > 0)
                 && namespaces.of(Namespace::prefix_of(decision.partition())).is_some()
         };
         if !namespaces.has_totals() || !decisions.iter().any(is_limited) {
@@ -163,7 +163,7 @@ impl Redis {
             // While half of the limit is free, an unknown name counts as new, without a lookup.
             let is_scarce = used.as_ref().is_some_and(|used| used.is_scarce(Total::Names));
             if is_scarce
-                && (D::DELIVERY.creates)(decision)
+                && (D::PROPERTIES.creates)(decision)
                 && !self.known_names.has(decision)
                 && names.insert(decision.partition())
             {
@@ -179,8 +179,8 @@ impl Redis {
                 if !unsure.contains(&decision.partition()) {
                     self.add_name(decision, &used)?;
                 }
-                if (D::DELIVERY.adds)(decision) > 0 {
-                    used.add_bytes((D::DELIVERY.adds)(decision))?;
+                if (D::PROPERTIES.adds)(decision) > 0 {
+                    used.add_bytes((D::PROPERTIES.adds)(decision))?;
                 }
                 Ok(Quota::of::<D>(used))
             }
@@ -225,7 +225,7 @@ impl Redis {
     /// Adds the name of a decision to the total of its namespace, unless it is known. Fails with
     /// [`Error::NamespaceLimit`].
     fn add_name<D: Decision>(&self, decision: &D, used: &NamespaceUse) -> Result<(), Error> {
-        let is_limited = used.has_limit(Total::Names) && (D::DELIVERY.creates)(decision);
+        let is_limited = used.has_limit(Total::Names) && (D::PROPERTIES.creates)(decision);
         if !is_limited || self.known_names.has(decision) {
             return Ok(());
         }
@@ -245,7 +245,7 @@ async fn is_known(pending: Pending) -> Result<bool, Error> {
 impl Quota {
     /// Adds the entry that a decision may add to a limited total.
     fn of<D: Decision>(used: Arc<NamespaceUse>) -> Quota {
-        match D::OPTIONAL.kind().map(Total::from).filter(|total| used.has_limit(*total)) {
+        match D::PROPERTIES.kind().map(Total::from).filter(|total| used.has_limit(*total)) {
             None => Quota::default(),
             Some(total) => {
                 let added = Some(used.add(total));

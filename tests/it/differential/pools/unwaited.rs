@@ -3,7 +3,7 @@
 
 use rand::Rng;
 use tollgate_core::{
-    Call, Decision, Delivery, Reply,
+    Call, Decision, Properties, Reply,
     acknowledgement::Acknowledgement,
     admission::{Admission, AdmitTask, GetPool, Pool, RevokeReason, RevokeTask},
     error::Error,
@@ -24,10 +24,10 @@ impl Decision for Unwaited {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = AdmitTask::SCRIPT;
-    const DELIVERY: Delivery<Unwaited> = Delivery {
-        cost: |unwaited| (AdmitTask::DELIVERY.cost)(&unwaited.0),
-        listing: |unwaited| (AdmitTask::DELIVERY.listing)(&unwaited.0),
-        ..Delivery::DEFAULT
+    const PROPERTIES: Properties<Unwaited> = Properties {
+        cost: |unwaited| (AdmitTask::PROPERTIES.cost)(&unwaited.0),
+        listing: |unwaited| (AdmitTask::PROPERTIES.listing)(&unwaited.0),
+        ..Properties::DEFAULT
     };
 
     fn partition(&self) -> &[u8] {

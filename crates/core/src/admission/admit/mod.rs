@@ -20,8 +20,7 @@ use super::{
     unknown_status,
 };
 use crate::{
-    Allowance, Call, Cost, Decision, Delivery, ENTRY_BYTES, Ends, Listing, Optional, Outcomes,
-    Reply,
+    Allowance, Call, Cost, Decision, ENTRY_BYTES, Ends, Listing, Outcomes, Properties, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -276,7 +275,7 @@ impl Decision for AdmitTask {
     type Stages = stages::WaitingOrCached;
 
     const SCRIPT: &'static Script = &script::admission::ADMIT;
-    const DELIVERY: Delivery<AdmitTask> = Delivery {
+    const PROPERTIES: Properties<AdmitTask> = Properties::<Self> {
         listing: |admit| Listing::Held(Ends::After(admit.length())),
         ends_sooner: AdmitTask::ends_sooner,
         // Without a task name the answer may carry a payload, so the bound is higher.
@@ -286,21 +285,24 @@ impl Decision for AdmitTask {
             Some(_) => ENTRY_BYTES + admit.member().len() as u64,
             None => 0,
         },
-        ..Delivery::DEFAULT
-    };
-    const OPTIONAL: Optional<AdmitTask> =
-        Optional::NONE.revocable().affects_denials().grows().issues().warms();
-    const OUTCOMES: Outcomes<AdmitTask> = Outcomes::new(
-        &["admitted", "full", "no_task", "paused", "already_completed", "limited"],
-        |outcome: &Admission| match outcome.decision {
-            AdmitDecision::Admitted { .. } => 0,
-            AdmitDecision::Full { .. } => 1,
-            AdmitDecision::NoTask => 2,
-            AdmitDecision::Paused { .. } => 3,
-            AdmitDecision::AlreadyCompleted => 4,
-            AdmitDecision::Limited => 5,
-        },
-    );
+        outcomes: Outcomes::new(
+            &["admitted", "full", "no_task", "paused", "already_completed", "limited"],
+            |outcome: &Admission| match outcome.decision {
+                AdmitDecision::Admitted { .. } => 0,
+                AdmitDecision::Full { .. } => 1,
+                AdmitDecision::NoTask => 2,
+                AdmitDecision::Paused { .. } => 3,
+                AdmitDecision::AlreadyCompleted => 4,
+                AdmitDecision::Limited => 5,
+            },
+        ),
+        ..Properties::DEFAULT
+    }
+    .revocable()
+    .affects_denials()
+    .grows()
+    .issues()
+    .warms();
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()

@@ -13,7 +13,7 @@ use super::{
     Rule, TEXT_BYTES_MAX, Verdict, ban_record::BanRecord, meter::LIMIT_BYTES,
 };
 use crate::{
-    Call, Decision, Delivery, ENTRY_BYTES, Indexing, Optional, Outcomes, Reply,
+    Call, Decision, ENTRY_BYTES, Indexing, Outcomes, Properties, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -143,7 +143,7 @@ impl Decision for CheckRate {
     type Stages = stages::CachedAndIndexed;
 
     const SCRIPT: &'static Script = &script::rate::CHECK;
-    const DELIVERY: Delivery<CheckRate> = Delivery {
+    const PROPERTIES: Properties<CheckRate> = Properties::<Self> {
         is_repeatable: |check| check.look() || check.request.is_some(),
         cost: |check| check.rule.cost(),
         creates: |check| !check.look(),
@@ -152,12 +152,9 @@ impl Decision for CheckRate {
             let text = |request: &Name| ENTRY_BYTES + request.as_bytes().len() as u64 + answer;
             check.request.as_ref().filter(|_| !check.look()).map_or(0, text)
         },
-        ..Delivery::DEFAULT
-    };
-    const OPTIONAL: Optional<CheckRate> = Optional::NONE.affects_denials();
-    const OUTCOMES: Outcomes<CheckRate> =
-        Outcomes::new(&["allow", "warn", "throttle", "ban", "too_many_names"], |outcome| {
-            match outcome {
+        outcomes: Outcomes::new(
+            &["allow", "warn", "throttle", "ban", "too_many_names"],
+            |outcome| match outcome {
                 CheckOutcome::Decided { answer, .. } => match answer.verdict {
                     Verdict::Allow => 0,
                     Verdict::Warn => 1,
@@ -165,8 +162,11 @@ impl Decision for CheckRate {
                     Verdict::Ban => 3,
                 },
                 CheckOutcome::TooManyNames => 4,
-            }
-        });
+            },
+        ),
+        ..Properties::DEFAULT
+    }
+    .affects_denials();
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()

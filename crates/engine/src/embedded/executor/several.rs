@@ -55,7 +55,7 @@ impl Embedded {
         let is_recorded = self.journal().is_some();
         let (table, notes) = S::table_and_notes(&mut tables);
         let is_new = |partition: &&[u8]| table.get(partition).is_none();
-        let new: Vec<&[u8]> = match (D::DELIVERY.creates)(decision) {
+        let new: Vec<&[u8]> = match (D::PROPERTIES.creates)(decision) {
             true => partitions.iter().copied().filter(is_new).collect(),
             false => Vec::new(),
         };

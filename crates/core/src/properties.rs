@@ -1,0 +1,306 @@
+//! What is special about a verb: one table that a reader sees beside its rule, and that the engines
+//! read.
+//!
+//! A property is a function if it depends on the fields of some decision: the cost on the number of
+//! bytes, `is_repeatable` on the request id, the listing on the length of the lease. The table is a
+//! constant, so the compiler calls the functions directly, and one that ignores its argument costs
+//! nothing. A property that needs several functions is a trait, such as [`Revocable`]; a method of
+//! [`Properties`] adds it to the table, because code that is generic over all decisions cannot test
+//! whether a type has a trait.
+
+use std::fmt;
+
+use super::{
+    Cost, Decision, Grows, Revocable, Takes, Taking, UndoRule,
+    acknowledgement::Acknowledgement,
+    denial::{AffectsDenials, Effect},
+    time::{Millis, Timestamp},
+};
+
+/// The properties of a verb. Most verbs have most of the defaults. The embedded engine uses only
+/// [`creates`](Properties::creates), [`adds`](Properties::adds) and the traits.
+#[derive(Debug)]
+#[allow(clippy::type_complexity, reason = "each is the signature of the method that it stands for")]
+pub struct Properties<D: Decision> {
+    /// Which decisions go first.
+    pub priority: Priority,
+    /// Whether executing the decision twice has the same effect as executing it once. Only then
+    /// does the engine send it again after a lost reply. Otherwise the fate of the call is unknown.
+    pub is_repeatable: fn(&D) -> bool,
+    /// Whether the outcome of a repeated decision also tells the fate of the first try, whose reply
+    /// was lost. If not, the call fails with
+    /// [`DeadlineExceeded`](crate::error::Error::DeadlineExceeded).
+    pub settles: fn(&D, &D::Outcome) -> bool,
+    /// Upper bound on the Redis time of the decision.
+    pub cost: fn(&D) -> Cost,
+    /// Change that the decision may make to the partition's entry in the partition index.
+    pub listing: fn(&D) -> Listing,
+    /// Length of the granted lease, if it is shorter than `listing` announced. A run-time setting of
+    /// the pool can cause that. The engine then corrects the partition index.
+    pub ends_sooner: fn(&D, &D::Outcome) -> Option<Millis>,
+    /// Whether the decision can create its partition. Such decisions count for `names_max`.
+    pub creates: fn(&D) -> bool,
+    /// Upper bound on the bytes that the decision adds to its partition, for `bytes_max`: texts, and
+    /// [`ENTRY_BYTES`](super::ENTRY_BYTES) for each entry. 0 for a decision that cannot add more than a
+    /// fixed number of bytes to a partition.
+    pub adds: fn(&D) -> u64,
+    /// The names of its outcomes in metrics and log lines.
+    pub outcomes: Outcomes<D>,
+    /// [`Revocable::acknowledgement`].
+    pub acknowledgement: Option<fn(&D) -> Acknowledgement>,
+    /// [`Revocable::undo_rule`].
+    pub undo_rule: Option<fn(&D, &str) -> UndoRule>,
+    /// [`AffectsDenials::effect`].
+    pub effect: Option<fn(&D, Option<&D::Outcome>) -> Effect>,
+    /// [`Grows::is_new`].
+    pub is_new: Option<fn(&D, &D::State, Timestamp) -> bool>,
+    /// [`Grows::adds`].
+    pub may_add: Option<fn(&D, &D::State, Timestamp) -> bool>,
+    /// [`Grows::takes`].
+    pub takes: Option<fn(&D, &D::State, Timestamp) -> Option<Takes>>,
+    /// [`Grows::TAKES`].
+    pub kind: Option<Takes>,
+    /// [`Grows::taken`].
+    pub taken: Option<fn(&D::Outcome) -> Taking>,
+    /// [`Issues::decide_above`].
+    pub decide_above: Option<fn(&D, &mut D::State, Timestamp, Timestamp) -> D::Outcome>,
+    /// [`Warms::warm`].
+    pub warm: Option<fn(&[D], &D::State)>,
+}
+
+impl<D: Decision> Properties<D> {
+    /// A repeatable call of plain cost that changes no listing.
+    pub const DEFAULT: Properties<D> = Properties {
+        priority: Priority::Call,
+        is_repeatable: |_| true,
+        settles: |_, _| true,
+        cost: |_| Cost::PLAIN,
+        listing: |_| Listing::Same,
+        ends_sooner: |_, _| None,
+        creates: |_| false,
+        adds: |_| 0,
+        outcomes: Outcomes::NONE,
+        acknowledgement: None,
+        undo_rule: None,
+        effect: None,
+        is_new: None,
+        may_add: None,
+        takes: None,
+        kind: None,
+        taken: None,
+        decide_above: None,
+        warm: None,
+    };
+
+    /// A call that frees capacity or extends a lease.
+    pub const FREES_CAPACITY: Properties<D> =
+        Properties { priority: Priority::FreesCapacity, ..Properties::DEFAULT };
+
+    /// Background work.
+    pub const BACKGROUND: Properties<D> =
+        Properties { priority: Priority::Background, ..Properties::DEFAULT };
+
+    /// Adds [`Revocable`].
+    pub const fn revocable(mut self) -> Properties<D>
+    where
+        D: Revocable,
+    {
+        self.acknowledgement = Some(D::acknowledgement);
+        self.undo_rule = Some(D::undo_rule);
+        self
+    }
+
+    /// Adds [`AffectsDenials`].
+    pub const fn affects_denials(mut self) -> Properties<D>
+    where
+        D: AffectsDenials,
+    {
+        self.effect = Some(D::effect);
+        self
+    }
+
+    /// Adds [`Grows`].
+    pub const fn grows(mut self) -> Properties<D>
+    where
+        D: Grows,
+    {
+        self.is_new = Some(D::is_new);
+        self.may_add = Some(D::adds);
+        self.takes = Some(D::takes);
+        self.kind = D::TAKES;
+        self.taken = Some(D::taken);
+        self
+    }
+
+    /// Adds [`Issues`].
+    pub const fn issues(mut self) -> Properties<D>
+    where
+        D: Issues,
+    {
+        self.decide_above = Some(D::decide_above);
+        self
+    }
+
+    /// Adds [`Warms`].
+    pub const fn warms(mut self) -> Properties<D>
+    where
+        D: Warms,
+    {
+        self.warm = Some(D::warm);
+        self
+    }
+
+    /// Loads the entries of decisions that follow one another into the cache of the processor.
+    pub fn warm(&self, decisions: &[D], state: &D::State) {
+        if let Some(warm) = self.warm {
+            warm(decisions, state);
+        }
+    }
+
+    /// The replicas that must acknowledge the write; none if the decision is not [`Revocable`].
+    pub fn acknowledgement(&self, decision: &D) -> Acknowledgement {
+        self.acknowledgement.map_or(Acknowledgement::NONE, |needed| needed(decision))
+    }
+
+    /// The rule for an outcome that replicas did not acknowledge; `None` if the decision is not
+    /// [`Revocable`], and its outcome always counts.
+    pub fn undo_rule(&self, decision: &D, prefix: &str) -> Option<UndoRule> {
+        self.undo_rule.map(|rule| rule(decision, prefix))
+    }
+
+    /// The effect on cached denials; `None` if the decision has none.
+    pub fn effect(&self, decision: &D, outcome: Option<&D::Outcome>) -> Option<Effect> {
+        self.effect.map(|effect| effect(decision, outcome))
+    }
+
+    /// Whether the decision would create an entry in this existing state.
+    pub fn is_new(&self, decision: &D, state: &D::State, now: Timestamp) -> bool {
+        self.is_new.is_some_and(|is_new| is_new(decision, state, now))
+    }
+
+    /// Whether the decision would add bytes to this existing state. A decision without [`Grows`] may.
+    pub fn may_add(&self, decision: &D, state: &D::State, now: Timestamp) -> bool {
+        self.may_add.is_none_or(|may_add| may_add(decision, state, now))
+    }
+
+    /// The kind of entry that the decision would add to this state.
+    pub fn takes(&self, decision: &D, state: &D::State, now: Timestamp) -> Option<Takes> {
+        self.takes.and_then(|takes| takes(decision, state, now))
+    }
+
+    /// The kind of entry that the decision can add.
+    pub const fn kind(&self) -> Option<Takes> {
+        self.kind
+    }
+
+    /// Whether the decision has added an entry.
+    pub fn taken(&self, outcome: &D::Outcome) -> Taking {
+        self.taken.map_or(Taking::Nothing, |taken| taken(outcome))
+    }
+
+    /// Decides. New numbers are above `floor`, if the decision [`Issues`] any.
+    pub fn decide_above(
+        &self,
+        decision: &D,
+        state: &mut D::State,
+        now: Timestamp,
+        floor: Timestamp,
+    ) -> D::Outcome {
+        match self.decide_above {
+            Some(decide_above) => decide_above(decision, state, now, floor),
+            None => decision.decide(state, now),
+        }
+    }
+}
+
+/// Which decisions go first, and which may be refused under load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Priority {
+    /// An ordinary call: counts towards the in-flight limit, and is shed under load.
+    Call,
+    /// Frees capacity or extends a lease. Goes before waiting decisions, is exempt from the
+    /// in-flight limit, and is never shed.
+    FreesCapacity,
+    /// Background work for calls that the server accepted before, such as heartbeats. Exempt from
+    /// the in-flight limit and from load shedding, and sent in a separate script call.
+    Background,
+}
+
+/// Change of a partition's entry in the partition index, which listings and the sweeper read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listing {
+    /// No change.
+    Same,
+    /// The partition may hold something that expires at the given time.
+    Held(Ends),
+    /// The partition holds run-time settings, which do not expire.
+    Kept,
+    /// The partition no longer holds run-time settings.
+    Released,
+}
+
+/// Expiry of the things that a decision creates. The sweeper visits the partition at that time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ends {
+    /// This long after the decision, unless it is extended.
+    After(Millis),
+    /// At this time of the store.
+    At(Timestamp),
+    /// It does not expire.
+    Never,
+}
+
+/// A decision that issues numbers that rise with the clock: fencing tokens, and serials with a date.
+pub trait Issues: Decision {
+    /// Decides like [`Decision::decide`] after a kill that lost the last changes of the store.
+    /// Numbers up to `floor` may already be in use, so new ones are above it. Called until `now` has
+    /// passed the floor.
+    fn decide_above(
+        &self,
+        state: &mut Self::State,
+        now: Timestamp,
+        floor: Timestamp,
+    ) -> Self::Outcome;
+}
+
+/// A decision whose entry is usually not in the cache of the processor.
+pub trait Warms: Decision {
+    /// Loads the entries of several decisions at once, because a processor can wait for many loads at the
+    /// same time. Changes nothing.
+    fn warm(decisions: &[Self], state: &Self::State);
+}
+
+/// Maximum number of outcomes of a verb.
+pub const OUTCOMES_MAX: usize = 8;
+
+/// The labels of a decision's outcomes.
+pub struct Outcomes<D: Decision> {
+    /// The labels: the words of the proto in lower case.
+    pub labels: &'static [&'static str],
+    /// The position of an outcome in `labels`.
+    pub index: fn(&D::Outcome) -> usize,
+}
+
+impl<D: Decision> Outcomes<D> {
+    /// For decisions of the engine itself. They are not counted, because no caller asks for them.
+    pub const NONE: Outcomes<D> = Outcomes { labels: &[], index: |_| 0 };
+    /// For decisions without a refusal.
+    pub const OK: Outcomes<D> = Outcomes { labels: &["ok"], index: |_| 0 };
+
+    /// Names the outcomes.
+    pub const fn new(labels: &'static [&'static str], index: fn(&D::Outcome) -> usize) -> Self {
+        assert!(labels.len() <= OUTCOMES_MAX, "too many outcomes");
+        Outcomes { labels, index }
+    }
+
+    /// The label of an outcome.
+    pub fn label(&self, outcome: &D::Outcome) -> &'static str {
+        self.labels.get((self.index)(outcome)).copied().unwrap_or_default()
+    }
+}
+
+impl<D: Decision> fmt::Debug for Outcomes<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outcomes").field("labels", &self.labels).finish_non_exhaustive()
+    }
+}
