@@ -29,6 +29,17 @@ pub enum Change<'a> {
     Clear(&'a [u8]),
 }
 
+impl Change<'_> {
+    /// The number of bytes of the encoded change.
+    pub fn size(&self) -> usize {
+        let (key, value): (&[u8], &[u8]) = match self {
+            Change::Put(key, value) | Change::Insert(key, value) => (key, value),
+            Change::Remove(key) | Change::Clear(key) => (key, &[]),
+        };
+        1 + 2 * LENGTH + key.len() + value.len()
+    }
+}
+
 /// A write batch: changes in order. Each is encoded as a letter, the lengths of key and value (4 bytes
 /// each, little-endian), the key and the value. The log of a data directory contains this encoding.
 #[derive(Debug, Default)]

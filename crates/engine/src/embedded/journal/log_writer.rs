@@ -3,7 +3,6 @@
 use std::{
     mem,
     sync::{Arc, PoisonError, atomic::Ordering},
-    thread,
     time::Duration,
 };
 
@@ -13,10 +12,10 @@ use super::{
 };
 use tollgate_core::time::KeptClock;
 
-/// A write of this number of changes says that many calls are in flight: the next write pauses.
+/// A write of this number of decisions says that many calls are in flight.
 const CROWD: u64 = 8;
-/// The pause before the next write in a crowd. More calls then share a write, and a write takes a
-/// core from the threads that decide.
+/// The longest pause before the next write in a crowd, until as many decisions are queued as the last
+/// write had. Each write takes a core from the threads that decide.
 const PAUSE: Duration = Duration::from_micros(500);
 
 /// Appends the queue to the log: on a thread, or by [`JournalWriter::log`] in simulations.
@@ -50,8 +49,9 @@ impl LogWriter {
         while self.wait() {
             let before = self.last;
             self.write();
-            if self.last - before >= CROWD {
-                thread::sleep(PAUSE);
+            let count = self.last - before;
+            if count >= CROWD {
+                self.gather(count);
             }
         }
         self.close();
@@ -106,6 +106,19 @@ impl LogWriter {
         if self.shared.is_urgent(&queue) && mem::take(&mut queue.is_idle) {
             self.shared.wake.notify_one();
         }
+    }
+
+    /// Waits until the next write is worth it in a crowd of calls.
+    fn gather(&self, count: u64) {
+        let mut queue = lock(&self.shared.queue);
+        queue.log_due = self.last + count;
+        queue.is_log_idle = true;
+        let waited = self
+            .shared
+            .wake_log
+            .wait_timeout_while(queue, PAUSE, |queue| !queue.is_log_due() && !queue.is_log_closing);
+        queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+        (queue.log_due, queue.is_log_idle) = (0, false);
     }
 
     /// Waits for changes; after a failure, for a pause. Returns whether the engine still runs.

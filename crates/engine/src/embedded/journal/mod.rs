@@ -259,7 +259,10 @@ impl Journal {
         let mut queue = lock(&self.shared.queue);
         let ticket = queue.push(changes, self.clock.source());
         let (is_idle, wake) = match self.shared.durability {
-            Durability::Interval => (mem::take(&mut queue.is_log_idle), &self.shared.wake_log),
+            Durability::Interval => {
+                let is_due = queue.is_log_due();
+                (is_due && mem::take(&mut queue.is_log_idle), &self.shared.wake_log)
+            }
             _ => {
                 (self.shared.is_urgent(&queue) && mem::take(&mut queue.is_idle), &self.shared.wake)
             }

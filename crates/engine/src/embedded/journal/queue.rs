@@ -69,6 +69,8 @@ pub(super) struct ChangeQueue {
     pub(super) is_idle: bool,
     /// Whether the thread of the log waits to be woken.
     pub(super) is_log_idle: bool,
+    /// The number of the change that wakes it, or a later one.
+    pub(super) log_due: u64,
     /// Whether the engine closes: the next record of the log is the last.
     pub(super) is_log_closing: bool,
     /// Whether the engine closes: the next write is the last.
@@ -95,6 +97,11 @@ impl ChangeQueue {
         }
         self.since.get_or_insert(now);
         self.ticket
+    }
+
+    /// Whether the thread of the log is to be woken, if it waits.
+    pub(super) fn is_log_due(&self) -> bool {
+        self.ticket >= self.log_due
     }
 
     /// Whether changes wait for the log.

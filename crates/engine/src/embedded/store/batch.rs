@@ -55,7 +55,9 @@ impl WriteBatch {
         match self.entries.entry_ref(key) {
             EntryRef::Occupied(mut entry) => {
                 let last = entry.get_mut();
-                (last.number, last.is_new) = (number, is_new);
+                // A key that was removed in this batch may be in the table.
+                last.number = number;
+                last.is_new &= is_new;
                 match (&mut last.value, value) {
                     // Nearly always as long as before.
                     (Some(last), Some(value)) => {
@@ -145,18 +147,23 @@ mod tests {
         add(&mut batch, &[Change::Put(b"b3", b"x"), Change::Remove(b"b3")]);
         add(&mut batch, &[Change::Insert(b"c1", b"x"), Change::Insert(b"c2", b"x")]);
         add(&mut batch, &[Change::Remove(b"c1")]);
+        add(
+            &mut batch,
+            &[Change::Remove(b"c4"), Change::Insert(b"c4", b"x"), Change::Remove(b"c4")],
+        );
         batch.note_failure();
         add(&mut batch, &[Change::Insert(b"c3", b"x"), Change::Remove(b"c2")]);
         let sorted = batch.sorted();
         let entries: Vec<(&[u8], Option<&[u8]>)> =
             sorted.iter().map(|(key, entry)| (*key, entry.value.as_deref())).collect();
-        let expected: [(&[u8], Option<&[u8]>); 6] = [
+        let expected: [(&[u8], Option<&[u8]>); 7] = [
             (b"a2", Some(b"y")),
             (b"b1", Some(b"y")),
             (b"b2", None),
             (b"b3", None),
             (b"c2", None),
             (b"c3", Some(b"x")),
+            (b"c4", None),
         ];
         assert_eq!(entries, expected);
         assert_eq!(batch.clear.keys().map(|prefix| &**prefix).collect::<Vec<_>>(), [b"a"]);

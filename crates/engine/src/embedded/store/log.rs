@@ -221,7 +221,17 @@ impl ChangeLog {
                     replay.is_cut = true;
                     return Ok(replay);
                 }
-                decode_changes(record.payload).for_each(|change| replay.batch.add(change));
+                let mut read = 0;
+                for change in decode_changes(record.payload) {
+                    read += change.size();
+                    replay.batch.add(change);
+                }
+                if read != record.payload.len() {
+                    // The checksum is right, so this is a newer format.
+                    damaged("a record of the log has a change of an unknown kind")?;
+                    replay.is_cut = true;
+                    return Ok(replay);
+                }
                 (replay.last, replay.time) = (record.last, record.time);
             }
             if *end == LogEnd::Damaged {
