@@ -2,13 +2,14 @@
 -- does not refuse one of them from its denial cache.
 --
 -- @include admit
-local FULL_HOLDERS_MAX = 128
+local FULL_HOLDERS_MAX, FULL_BYTES_MAX = 128, 131072
 
--- Returns the leases that hold a slot, one after the other; nil if there are more than
--- FULL_HOLDERS_MAX. The items of a run share them.
+-- Returns the leases that hold a slot, one after the other; nothing if there are more than
+-- FULL_HOLDERS_MAX, or an entry that no script has written. The items of a run share them.
 local function full_holders(pool, now)
-  if not pool.holders and pool.in_use <= FULL_HOLDERS_MAX then
-    pool.holders = table.concat(call('ZRANGEBYSCORE', pool.leases, format('(%.0f', now), '+inf'))
+  if pool.holders == nil and pool.in_use <= FULL_HOLDERS_MAX then
+    local holders = table.concat(call('ZRANGEBYSCORE', pool.leases, format('(%.0f', now), '+inf'))
+    pool.holders = #holders <= FULL_BYTES_MAX and holders
   end
   return pool.holders
 end

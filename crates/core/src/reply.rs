@@ -80,13 +80,20 @@ impl Reply {
     /// The next element, a string. Fails with [`Error::Corrupt`] for one that is longer than any
     /// stored value.
     pub fn bytes(&mut self) -> Result<Vec<u8>, Error> {
+        let bytes = self.any_bytes()?;
+        if bytes.len() > VALUE_BYTES_MAX {
+            return Err(Error::Corrupt(format!(
+                "a stored value of {} bytes, at most {VALUE_BYTES_MAX} are expected",
+                bytes.len()
+            )));
+        }
+        Ok(bytes)
+    }
+
+    /// The next element, a string of any length: entries that the caller skips if they are no names,
+    /// or joined entries.
+    pub fn any_bytes(&mut self) -> Result<Vec<u8>, Error> {
         match self.items.next() {
-            Some(Item::Bytes(bytes)) if bytes.len() > VALUE_BYTES_MAX => {
-                Err(Error::Corrupt(format!(
-                    "a stored value of {} bytes, at most {VALUE_BYTES_MAX} are expected",
-                    bytes.len()
-                )))
-            }
             Some(Item::Bytes(bytes)) => Ok(bytes),
             other => {
                 Err(Error::Corrupt(format!("expected a string in a script's reply, got {other:?}")))

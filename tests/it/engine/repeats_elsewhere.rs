@@ -63,14 +63,16 @@ async fn j3_a_repeat_at_another_server_is_answered_with_its_lease() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn j3_a_repeat_at_another_server_is_answered_with_its_lease_among_a_hundred() {
-    let [first, second] = servers(&LONG.replace("capacity = 1\n", "capacity = 100\n")).await;
+    let [first, second] = servers(&LONG.replace("capacity = 1\n", "capacity = 128\n")).await;
+    // The longest names.
+    let (device, task) = (|number| format!("{number:d>256}"), "j".repeat(256));
     let mut leases = Vec::new();
-    for device in 0..100 {
-        leases.push(first.admit("p", &format!("d{device}"), "job").await.lease.unwrap());
+    for number in 0..128 {
+        leases.push(first.admit("p", &device(number), &task).await.lease.unwrap());
     }
     cache(&second, "p").await;
-    for (device, lease) in leases.iter().enumerate() {
-        let repeat = second.admit("p", &format!("d{device}"), "job").await;
+    for (number, lease) in leases.iter().enumerate() {
+        let repeat = second.admit("p", &device(number), &task).await;
         assert!(is_replayed(&repeat, lease), "{repeat:?}");
     }
 }

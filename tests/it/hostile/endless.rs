@@ -25,8 +25,14 @@ use crate::support::{
 /// More memory than a server needs that closes connections whose replies do not end.
 const GROWTH_MAX: usize = 96 << 20;
 /// Replies that do not end: their beginning, and what is repeated.
-const REPLIES: [(&str, &str); 4] =
-    [("$9999999999\r\n", "x"), ("+", "x"), ("*9999999999\r\n", ":1\r\n"), ("", "*1\r\n")];
+const REPLIES: [(&str, &str); 6] = [
+    ("$9999999999\r\n", "x"),
+    ("+", "x"),
+    ("*9999999999\r\n", ":1\r\n"),
+    ("", "*1\r\n"),
+    ("$", "0"),
+    ("*", "0"),
+];
 
 /// A proxy in front of Redis. Answers each request with the endless reply of this number; passes
 /// connections on if there is none.

@@ -20,14 +20,16 @@ const HELD: &str = "H 1 1 4000000000000000 1000 ";
 /// Asks for the lock until Redis has answered: a large value takes it some time.
 async fn stored_value(server: &Server) -> Status {
     let mut locks = Locks::connect(server.address()).await.unwrap();
-    loop {
+    for _ in 0..600 {
         let mut get = Request::new(pb::GetLockRequest { name: "odd".into() });
         get.set_timeout(Duration::from_secs(30));
         let refused = locks.get_lock(get).await.unwrap_err();
         if refused.code() != Code::Unavailable {
             return refused;
         }
+        sleep(Duration::from_millis(50)).await;
     }
+    panic!("Redis does not answer");
 }
 
 fn assert_unreadable(refused: &Status, name: &str) {

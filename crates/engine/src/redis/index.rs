@@ -332,7 +332,7 @@ pub(super) fn parse_noted(reply: &mut Reply) -> Result<(Vec<PartitionCursor>, bo
     let (_, more) = (reply.number()?, reply.number()? != 0);
     let mut listed = Vec::new();
     while reply.has_more() {
-        let name = Name::stored(Bytes::from(reply.bytes()?));
+        let name = Name::stored(Bytes::from(reply.any_bytes()?));
         let noted = reply.bytes()?;
         let noted = str::from_utf8(&noted).ok().and_then(|text| text.parse().ok());
         // Skips an entry that is no valid name.

@@ -169,7 +169,7 @@ impl Walk<'_> {
         let after: &[u8] = if is_same { &cursor.after } else { &[] };
         let mut names = BTreeSet::new();
         while reply.has_more() {
-            let Some(named) = self.keys.parse(&reply.bytes()?) else { continue };
+            let Some(named) = self.keys.parse(&reply.any_bytes()?) else { continue };
             if (named.capability, named.part) == (self.of.0.into(), self.of.1.into())
                 && self.query.contains(&named.name)
                 && self.query.local(&named.name) > after

@@ -81,7 +81,7 @@ impl AdmitDecision {
         let retry_after = Millis(reply.number()?);
         let turn = Proceed::parse(reply.number()?);
         let room_in = reply.number()?;
-        let leases = reply.has_more().then(|| reply.bytes()).transpose()?;
+        let leases = reply.has_more().then(|| reply.any_bytes()).transpose()?;
         let holders = leases.and_then(|leases| SlotHolders::parse(&leases));
         Ok(AdmitDecision::Full { retry_after, turn, room_in, holders })
     }

@@ -12,6 +12,8 @@ use std::mem;
 const REPLY_MAX: usize = 32 << 20;
 /// The longest line of text, in bytes: a status or an error.
 const LINE_MAX: usize = 64 << 10;
+/// The most digits of a number of bytes or elements.
+const DIGITS_MAX: usize = 20;
 /// The memory of an element of a reply, besides its bytes.
 const ELEMENT_BYTES: usize = 64;
 /// The most arrays within each other.
@@ -54,6 +56,8 @@ struct TextLine {
 #[derive(Debug)]
 struct NumberLine {
     kind: u8,
+    /// The number of digits.
+    digits: usize,
     number: u64,
     is_negative: bool,
     is_ending: bool,
@@ -106,7 +110,12 @@ impl Replies {
     /// Reads a byte of a line with a number.
     fn number(&mut self, byte: u8, mut line: NumberLine) -> Result<(), &'static str> {
         match byte {
-            b'0'..=b'9' if !line.is_ending && line.number <= REPLY_MAX as u64 => {
+            b'0'..=b'9'
+                if !line.is_ending
+                    && line.number <= REPLY_MAX as u64
+                    && line.digits < DIGITS_MAX =>
+            {
+                line.digits += 1;
                 line.number = line.number * 10 + u64::from(byte - b'0');
             }
             b'0'..=b'9' if !line.is_ending => return Err(TOO_LONG),
@@ -169,9 +178,13 @@ impl Replies {
 fn part(kind: u8) -> Result<Part, &'static str> {
     match kind {
         b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(' => Ok(Part::Text(TextLine::default())),
-        b'$' | b'*' | b'%' | b'~' | b'|' | b'>' | b'=' | b'!' => {
-            Ok(Part::Number(NumberLine { kind, number: 0, is_negative: false, is_ending: false }))
-        }
+        b'$' | b'*' | b'%' | b'~' | b'|' | b'>' | b'=' | b'!' => Ok(Part::Number(NumberLine {
+            kind,
+            digits: 0,
+            number: 0,
+            is_negative: false,
+            is_ending: false,
+        })),
         _ => Err(UNKNOWN),
     }
 }
@@ -205,6 +218,7 @@ mod tests {
         assert!(noticed(b"*9999999999\r\n"));
         assert!(noticed(b"%262145\r\n"));
         assert!(noticed(&[b"+", &[b'x'; LINE_MAX + 1][..]].concat()));
+        assert!(noticed(&[b"$", &[b'0'; DIGITS_MAX + 1][..]].concat()));
         assert!(noticed(&[b"+", &[b'\n'; LINE_MAX + 1][..]].concat()));
         assert!(noticed(&b"*1\r\n".repeat(DEPTH_MAX + 1)));
         let mut many = Replies::default();
