@@ -133,9 +133,14 @@ impl ChangeQueue {
 
     /// Takes all changes for redb, with the number of the last one.
     pub(super) fn take(&mut self, now: Timestamp) -> (Vec<Row>, u64) {
-        let taken = mem::take(&mut self.ready);
         let open = self.write_due.filter(|[_, last]| *last > self.ready_ticket);
         self.write_due = open.map(|[_, last]| [last; 2]);
+        (self.gather(now), self.ready_ticket)
+    }
+
+    /// Takes all changes for redb, for a batch that is written later.
+    pub(super) fn gather(&mut self, now: Timestamp) -> Vec<Row> {
+        let taken = mem::take(&mut self.ready);
         if !taken.rows.is_empty() {
             self.count -= taken.count;
             self.bytes -= taken.bytes;
@@ -145,7 +150,12 @@ impl ChangeQueue {
             // The others were queued a moment ago.
             self.since = (self.count > 0).then_some(now);
         }
-        (taken.rows, self.ready_ticket)
+        taken.rows
+    }
+
+    /// Sets the bytes of the batch that the taken changes are in: later changes replace earlier ones.
+    pub(super) fn note_batch(&mut self, bytes: usize) {
+        self.writing_bytes = bytes;
     }
 
     /// Records that the taken changes are synced.

@@ -16,8 +16,11 @@ use tollgate_core::error::Error;
 
 /// A write to redb starts at once if this fraction of the bytes, or of the changes, is queued.
 const MUCH: usize = 4;
-/// A write to redb starts at once if this number of changes is queued.
+/// A write to redb starts at once if a batch has this number of changes.
 const MANY: usize = 50_000;
+/// The thread of redb adds changes to its batch when this number is queued. They are in the cache of the
+/// processor then, and later changes replace earlier ones.
+const GATHERED: usize = 4_096;
 
 #[derive(Debug)]
 pub(super) struct JournalState {
@@ -114,11 +117,16 @@ impl JournalState {
         });
     }
 
-    /// Whether redb is to write now.
+    /// Whether the thread of redb has something to do now.
     pub(super) fn is_urgent(&self, queue: &ChangeQueue) -> bool {
         let [count, bytes] = queue.ready();
-        let is_awaited = self.durability == Durability::Always && count > 0;
-        queue.is_write_due() || is_awaited || self.is_much(count, bytes)
+        self.is_write_due(queue) || count >= GATHERED || self.is_much(count, bytes)
+    }
+
+    /// Whether redb is to write now, whatever its batch has.
+    pub(super) fn is_write_due(&self, queue: &ChangeQueue) -> bool {
+        let is_awaited = self.durability == Durability::Always && queue.ready()[0] > 0;
+        queue.is_write_due() || is_awaited
     }
 
     /// Whether these changes are enough for a write now.

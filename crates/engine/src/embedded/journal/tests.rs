@@ -31,6 +31,36 @@ fn a_call_that_finds_too_many_changes_in_line_is_refused_and_counted() {
     fs::remove_dir_all(folder).unwrap();
 }
 
+/// Changes that are gathered early count with the bytes of the batch, and are written later.
+#[test]
+fn gathered_changes_are_written_once_and_count_with_what_is_left_of_them() {
+    let folder = temp_dir().join(format!("tollgate-gather-{}", process::id()));
+    let store = FileStore::open(Disk::directory(&folder).unwrap()).unwrap();
+    let source = Clock::Stepped(Arc::default());
+    let durability = Durability::Interval;
+    let clock = Arc::new(KeptClock::resume(source, None, durability.keeps()));
+    let (journal, mut writer) = Journal::new(store, clock, durability);
+    for number in 0..10_000_u64 {
+        let mut changes = Changes::default();
+        changes.insert(&[b"e", &number.to_be_bytes()], &number);
+        changes.put(&[b"last"], &number);
+        if number > 0 {
+            changes.remove(&[b"e", &(number - 1).to_be_bytes()]);
+        }
+        journal.push(changes.row());
+        writer.log();
+    }
+    let raw = lock(&journal.shared.queue).unsynced_bytes();
+    writer.gather();
+    let left = lock(&journal.shared.queue).unsynced_bytes();
+    assert!(left < 100 && raw > 100_000, "{left} of {raw}");
+    assert_eq!(writer.batch.len(), 2);
+    assert!(writer.write() && lock(&journal.shared.queue).unsynced_bytes() == 0);
+    assert_eq!(writer.store.last(), 10_000);
+    drop((journal, writer));
+    fs::remove_dir_all(folder).unwrap();
+}
+
 /// If the sweeper finds no room, the next write starts at once.
 #[test]
 fn a_write_starts_at_once_when_the_sweeper_has_no_room() {

@@ -10,7 +10,10 @@ use super::{
     super::store::{FileStore, WriteBatch},
     FailureGuard, JournalState, LogWriter, RETRY_EVERY, WRITE_EVERY, lock,
 };
-use tollgate_core::time::{KeptClock, monotonic};
+use tollgate_core::{
+    persistence::Row,
+    time::{KeptClock, monotonic},
+};
 use tollgate_telemetry::metrics;
 
 /// Writes the queue: on the journal's thread, or by calls of [`JournalWriter::write`] in simulations.
@@ -93,18 +96,27 @@ impl JournalWriter {
         !is_closing
     }
 
-    /// Waits until it is time for the next write. `began` is the start of the last one: a slow
+    /// Waits until it is time for the next write, and adds changes to the batch meanwhile. `began` is the start of the last one: a slow
     /// write is followed by the next without a pause.
-    fn wait(&self, began: Instant) {
-        let shared = &self.shared;
+    fn wait(&mut self, began: Instant) {
+        let shared = self.shared.clone();
         let is_failing = shared.is_sync_failing.load(Ordering::Acquire);
         let end = if is_failing { monotonic() + RETRY_EVERY } else { began + WRITE_EVERY };
         let mut queue = lock(&shared.queue);
         loop {
             let left = end.saturating_duration_since(monotonic());
-            let is_urgent = !is_failing && shared.is_urgent(&queue);
-            if queue.is_closing || is_urgent || left.is_zero() {
+            let is_due = !is_failing && shared.is_write_due(&queue);
+            if queue.is_closing || is_due || left.is_zero() {
                 break;
+            }
+            if !is_failing && shared.is_urgent(&queue) {
+                drop(queue);
+                self.gather();
+                queue = lock(&shared.queue);
+                if shared.is_much(self.batch.len(), self.batch.bytes()) {
+                    break;
+                }
+                continue;
             }
             queue.is_idle = true;
             let waited = shared.wake.wait_timeout(queue, left);
@@ -118,9 +130,21 @@ impl JournalWriter {
         let mut queue = lock(&self.shared.queue);
         let (taken, ticket) = queue.take(self.clock.source());
         drop(queue);
-        for row in taken {
+        self.add(taken);
+        ticket
+    }
+
+    /// Moves queued changes to the batch early.
+    pub(super) fn gather(&mut self) {
+        let rows = lock(&self.shared.queue).gather(self.clock.source());
+        self.add(rows);
+    }
+
+    /// Adds changes to the batch.
+    fn add(&mut self, rows: Vec<Row>) {
+        for row in rows {
             row.iter().for_each(|change| self.batch.add(change));
         }
-        ticket
+        lock(&self.shared.queue).note_batch(self.batch.bytes());
     }
 }

@@ -18,6 +18,8 @@ pub(in super::super) struct WriteBatch {
     entries: HashMap<Vec<u8>, LastChange, RandomState>,
     /// The number of changes that were added.
     added: u64,
+    /// The bytes of keys and values.
+    bytes: usize,
 }
 
 #[derive(Debug)]
@@ -38,10 +40,15 @@ impl WriteBatch {
             Change::Put(key, value) => self.set(key, Some(value), false),
             Change::Insert(key, value) => self.set(key, Some(value), true),
             Change::Remove(key) if self.entries.get(key).is_some_and(|entry| entry.is_new) => {
-                self.entries.remove(key);
+                let gone = self.entries.remove(key).and_then(|entry| entry.value);
+                self.bytes -= key.len() + gone.map_or(0, |value| value.len());
             }
             Change::Remove(key) => self.set(key, None, false),
-            Change::Clear(prefix) => drop(self.clear.insert(prefix.into(), self.added)),
+            Change::Clear(prefix) => {
+                if self.clear.insert(prefix.into(), self.added).is_none() {
+                    self.bytes += prefix.len();
+                }
+            }
         }
     }
 
@@ -52,9 +59,11 @@ impl WriteBatch {
 
     fn set(&mut self, key: &[u8], value: Option<&[u8]>, is_new: bool) {
         let number = self.added;
+        self.bytes += value.map_or(0, <[u8]>::len);
         match self.entries.entry_ref(key) {
             EntryRef::Occupied(mut entry) => {
                 let last = entry.get_mut();
+                self.bytes -= last.value.as_ref().map_or(0, Vec::len);
                 // A key that was removed in this batch may be in the table.
                 last.number = number;
                 last.is_new &= is_new;
@@ -68,6 +77,7 @@ impl WriteBatch {
                 }
             }
             EntryRef::Vacant(entry) => {
+                self.bytes += key.len();
                 let value = value.map(<[u8]>::to_vec);
                 entry.insert(LastChange { number, value, is_new });
             }
@@ -82,6 +92,11 @@ impl WriteBatch {
     /// The number of changes.
     pub(in super::super) fn len(&self) -> usize {
         self.clear.len() + self.entries.len()
+    }
+
+    /// The bytes of keys and values.
+    pub(in super::super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The entries after all cleared prefixes. Sorted, so that the file depends on the decisions only;
@@ -153,6 +168,11 @@ mod tests {
         );
         batch.note_failure();
         add(&mut batch, &[Change::Insert(b"c3", b"x"), Change::Remove(b"c2")]);
+        let stored = batch
+            .entries
+            .iter()
+            .map(|(key, entry)| key.len() + entry.value.as_ref().map_or(0, Vec::len));
+        assert_eq!(batch.bytes(), stored.sum::<usize>() + 1);
         let sorted = batch.sorted();
         let entries: Vec<(&[u8], Option<&[u8]>)> =
             sorted.iter().map(|(key, entry)| (*key, entry.value.as_deref())).collect();
