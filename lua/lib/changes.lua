@@ -71,9 +71,7 @@ end
 
 local function changes_apply(pool, now)
   if #pool.news > 0 then
-    events_append(pool.events, pool.history, now, unpack(pool.news))
-    -- Redis can refuse the write: then nothing is counted.
-    expired_leases = expired_leases + (pool.replaced or 0)
+    pool_event_append(pool, now, pool.news, pool.replaced or 0)
     pool.replaced = nil
   end
   if pool.has_changed then

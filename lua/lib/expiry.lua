@@ -57,7 +57,7 @@ local function expiry_end_lease(pool, member, task, now)
   if task.standing then
     standing, events[2] = expiry_standing(pool, member, task, now)
   end
-  pool_event_append(pool, now, events)
+  pool_event_append(pool, now, events, 1)
   call('ZREM', pool.leases, leases_encode(member, task))
   if standing then
     expiry_leave_queue(pool, member, task, standing, now)
@@ -100,7 +100,7 @@ local function expiry_reclaim(pool, ended, now)
     allowance = allowance - cost
   end
   if #events > 0 then
-    pool_event_append(pool, now, events)
+    pool_event_append(pool, now, events, #events - #leaving)
   end
   call('ZREMRANGEBYRANK', pool.leases, 0, taken - 1)
   for _, left in ipairs(leaving) do

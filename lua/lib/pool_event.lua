@@ -12,14 +12,9 @@ local function pool_event(kind, token, attempt, member, now, outcome, capacity)
     .. (capacity and digits(capacity) or '') .. ' ' .. digits(now) .. ' ' .. member
 end
 
--- Appends events of expired entries of a pool, and counts the leases among them. Redis can refuse the
+-- Appends events of a pool, of which `ended` are ends of leases, and counts those. Redis can refuse the
 -- write: then nothing is counted.
-local function pool_event_append(pool, now, events)
+local function pool_event_append(pool, now, events, ended)
   events_append(pool.events, pool.history, now, unpack(events))
-  for _, event in ipairs(events) do
-    -- POOL_EVENT_EXPIRED with a token; an expired task has token 0.
-    if match(event, '^6 [1-9]') then
-      expired_leases = expired_leases + 1
-    end
-  end
+  expired_leases = expired_leases + ended
 end
