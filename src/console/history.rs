@@ -6,8 +6,9 @@ use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use crate::admin::metrics::ProcessTotals;
+use tollgate_core::time::monotonic;
+use tollgate_telemetry::coarse;
 use tollgate_telemetry::metrics::CODES;
-use tollgate_telemetry::{coarse, monotonic};
 
 /// The length of a step of a chart, seconds.
 pub(super) const STEP: u64 = 5;

@@ -11,7 +11,8 @@ use std::{
 use hyper::rt::{Sleep, Timer};
 use hyper_util::rt::TokioTimer;
 
-use tollgate_telemetry::{coarse, monotonic};
+use tollgate_core::time::monotonic;
+use tollgate_telemetry::coarse;
 
 /// A peer that is silent for this time gets a ping, and has the same time to answer.
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(20);

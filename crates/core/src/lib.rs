@@ -58,7 +58,7 @@ pub use as_of::AsOf;
 pub use call::{Arguments, Call, Leads, Sighting};
 pub use cost::Cost;
 pub use holds::{ENTRY_BYTES, Grows, Holds, PARTITION_BYTES, Takes, Taking};
-pub use properties::{Ends, Issues, Listing, OUTCOMES_MAX, Outcomes, Priority, Properties, Warms};
+pub use properties::{Ends, Issues, Listing, Outcomes, Priority, Properties, Warms};
 pub use reply::{Item, Reply};
 pub use reply::{OK, unknown_status};
 pub use undo::{Revocable, Revocation, Undo, UndoRule};

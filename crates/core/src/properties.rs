@@ -46,26 +46,28 @@ pub struct Properties<D: Decision> {
     pub adds: fn(&D) -> u64,
     /// The names of its outcomes in metrics and log lines.
     pub outcomes: Outcomes<D>,
-    /// [`Revocable::acknowledgement`].
-    pub acknowledgement: Option<fn(&D) -> Acknowledgement>,
-    /// [`Revocable::undo_rule`].
-    pub undo_rule: Option<fn(&D, &str) -> UndoRule>,
-    /// [`AffectsDenials::effect`].
-    pub effect: Option<fn(&D, Option<&D::Outcome>) -> Effect>,
-    /// [`Grows::is_new`].
-    pub is_new: Option<fn(&D, &D::State, Timestamp) -> bool>,
-    /// [`Grows::adds`].
-    pub may_add: Option<fn(&D, &D::State, Timestamp) -> bool>,
-    /// [`Grows::takes`].
-    pub takes: Option<fn(&D, &D::State, Timestamp) -> Option<Takes>>,
-    /// [`Grows::TAKES`].
+    /// The replicas that must acknowledge the write: [`Revocable::acknowledgement`].
+    pub acknowledgement: fn(&D) -> Acknowledgement,
+    /// The rule for an outcome that replicas did not acknowledge: [`Revocable::undo_rule`]. Without
+    /// one the outcome always counts.
+    pub undo_rule: fn(&D, &str) -> Option<UndoRule>,
+    /// The effect on cached denials: [`AffectsDenials::effect`].
+    pub effect: fn(&D, Option<&D::Outcome>) -> Option<Effect>,
+    /// Whether the decision would create an entry in this existing state: [`Grows::is_new`].
+    pub is_new: fn(&D, &D::State, Timestamp) -> bool,
+    /// Whether the decision would add bytes to this existing state: [`Grows::adds`].
+    pub may_add: fn(&D, &D::State, Timestamp) -> bool,
+    /// The kind of entry that the decision would add to this state: [`Grows::takes`].
+    pub takes: fn(&D, &D::State, Timestamp) -> Option<Takes>,
+    /// The kind of entry that the decision can add: [`Grows::TAKES`].
     pub kind: Option<Takes>,
-    /// [`Grows::taken`].
-    pub taken: Option<fn(&D::Outcome) -> Taking>,
-    /// [`Issues::decide_above`].
-    pub decide_above: Option<fn(&D, &mut D::State, Timestamp, Timestamp) -> D::Outcome>,
+    /// Whether the decision has added an entry: [`Grows::taken`].
+    pub taken: fn(&D::Outcome) -> Taking,
+    /// Decides with new numbers above a floor, the last argument: [`Issues::decide_above`].
+    pub decide_above: fn(&D, &mut D::State, Timestamp, Timestamp) -> D::Outcome,
+    /// Loads the entries of decisions that follow one another into the cache of the processor:
     /// [`Warms::warm`].
-    pub warm: Option<fn(&[D], &D::State)>,
+    pub warm: fn(&[D], &D::State),
 }
 
 impl<D: Decision> Properties<D> {
@@ -80,16 +82,16 @@ impl<D: Decision> Properties<D> {
         creates: |_| false,
         adds: |_| 0,
         outcomes: Outcomes::NONE,
-        acknowledgement: None,
-        undo_rule: None,
-        effect: None,
-        is_new: None,
-        may_add: None,
-        takes: None,
+        acknowledgement: |_| Acknowledgement::NONE,
+        undo_rule: |_, _| None,
+        effect: |_, _| None,
+        is_new: |_, _, _| false,
+        may_add: |_, _, _| true,
+        takes: |_, _, _| None,
         kind: None,
-        taken: None,
-        decide_above: None,
-        warm: None,
+        taken: |_| Taking::Nothing,
+        decide_above: |decision, state, now, _| decision.decide(state, now),
+        warm: |_, _| (),
     };
 
     /// A call that frees capacity or extends a lease.
@@ -105,8 +107,8 @@ impl<D: Decision> Properties<D> {
     where
         D: Revocable,
     {
-        self.acknowledgement = Some(D::acknowledgement);
-        self.undo_rule = Some(D::undo_rule);
+        self.acknowledgement = D::acknowledgement;
+        self.undo_rule = |decision, prefix| Some(decision.undo_rule(prefix));
         self
     }
 
@@ -115,7 +117,7 @@ impl<D: Decision> Properties<D> {
     where
         D: AffectsDenials,
     {
-        self.effect = Some(D::effect);
+        self.effect = |decision, outcome| Some(decision.effect(outcome));
         self
     }
 
@@ -124,11 +126,11 @@ impl<D: Decision> Properties<D> {
     where
         D: Grows,
     {
-        self.is_new = Some(D::is_new);
-        self.may_add = Some(D::adds);
-        self.takes = Some(D::takes);
+        self.is_new = D::is_new;
+        self.may_add = D::adds;
+        self.takes = D::takes;
         self.kind = D::TAKES;
-        self.taken = Some(D::taken);
+        self.taken = D::taken;
         self
     }
 
@@ -137,7 +139,7 @@ impl<D: Decision> Properties<D> {
     where
         D: Issues,
     {
-        self.decide_above = Some(D::decide_above);
+        self.decide_above = D::decide_above;
         self
     }
 
@@ -146,70 +148,8 @@ impl<D: Decision> Properties<D> {
     where
         D: Warms,
     {
-        self.warm = Some(D::warm);
+        self.warm = D::warm;
         self
-    }
-
-    /// Loads the entries of decisions that follow one another into the cache of the processor.
-    pub fn warm(&self, decisions: &[D], state: &D::State) {
-        if let Some(warm) = self.warm {
-            warm(decisions, state);
-        }
-    }
-
-    /// The replicas that must acknowledge the write; none if the decision is not [`Revocable`].
-    pub fn acknowledgement(&self, decision: &D) -> Acknowledgement {
-        self.acknowledgement.map_or(Acknowledgement::NONE, |needed| needed(decision))
-    }
-
-    /// The rule for an outcome that replicas did not acknowledge; `None` if the decision is not
-    /// [`Revocable`], and its outcome always counts.
-    pub fn undo_rule(&self, decision: &D, prefix: &str) -> Option<UndoRule> {
-        self.undo_rule.map(|rule| rule(decision, prefix))
-    }
-
-    /// The effect on cached denials; `None` if the decision has none.
-    pub fn effect(&self, decision: &D, outcome: Option<&D::Outcome>) -> Option<Effect> {
-        self.effect.map(|effect| effect(decision, outcome))
-    }
-
-    /// Whether the decision would create an entry in this existing state.
-    pub fn is_new(&self, decision: &D, state: &D::State, now: Timestamp) -> bool {
-        self.is_new.is_some_and(|is_new| is_new(decision, state, now))
-    }
-
-    /// Whether the decision would add bytes to this existing state. A decision without [`Grows`] may.
-    pub fn may_add(&self, decision: &D, state: &D::State, now: Timestamp) -> bool {
-        self.may_add.is_none_or(|may_add| may_add(decision, state, now))
-    }
-
-    /// The kind of entry that the decision would add to this state.
-    pub fn takes(&self, decision: &D, state: &D::State, now: Timestamp) -> Option<Takes> {
-        self.takes.and_then(|takes| takes(decision, state, now))
-    }
-
-    /// The kind of entry that the decision can add.
-    pub const fn kind(&self) -> Option<Takes> {
-        self.kind
-    }
-
-    /// Whether the decision has added an entry.
-    pub fn taken(&self, outcome: &D::Outcome) -> Taking {
-        self.taken.map_or(Taking::Nothing, |taken| taken(outcome))
-    }
-
-    /// Decides. New numbers are above `floor`, if the decision [`Issues`] any.
-    pub fn decide_above(
-        &self,
-        decision: &D,
-        state: &mut D::State,
-        now: Timestamp,
-        floor: Timestamp,
-    ) -> D::Outcome {
-        match self.decide_above {
-            Some(decide_above) => decide_above(decision, state, now, floor),
-            None => decision.decide(state, now),
-        }
     }
 }
 
@@ -270,9 +210,6 @@ pub trait Warms: Decision {
     fn warm(decisions: &[Self], state: &Self::State);
 }
 
-/// Maximum number of outcomes of a verb.
-pub const OUTCOMES_MAX: usize = 8;
-
 /// The labels of a decision's outcomes.
 pub struct Outcomes<D: Decision> {
     /// The labels: the words of the proto in lower case.
@@ -289,7 +226,6 @@ impl<D: Decision> Outcomes<D> {
 
     /// Names the outcomes.
     pub const fn new(labels: &'static [&'static str], index: fn(&D::Outcome) -> usize) -> Self {
-        assert!(labels.len() <= OUTCOMES_MAX, "too many outcomes");
         Outcomes { labels, index }
     }
 

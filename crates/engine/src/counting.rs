@@ -2,7 +2,7 @@
 
 use super::{Answered, AnsweredBy, Batch, registry::counted_verbs};
 use tollgate_core::{Decision, Priority, error::Error, script::Script};
-use tollgate_telemetry::metrics::{self, Cells, StoreFailure};
+use tollgate_telemetry::metrics::{self, Cells, OUTCOMES_MAX, StoreFailure};
 
 /// A verb whose outcomes are counted.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +35,7 @@ pub fn counted_verbs() -> Vec<CountedVerb> {
 /// Counts an answer of [`Engine::submit`].
 #[inline]
 pub(super) fn note<D: Decision>(answered: &Result<Answered<D::Outcome>, Error>) {
+    const { assert!(D::PROPERTIES.outcomes.labels.len() <= OUTCOMES_MAX, "too many outcomes") };
     metrics::count(|cells| match answered {
         Ok(Answered { outcome, source }) => {
             if !D::PROPERTIES.outcomes.labels.is_empty() {

@@ -9,4 +9,4 @@ pub mod metrics;
 pub mod spans;
 pub mod text;
 
-pub use clock::{coarse, monotonic, unix_micros};
+pub use clock::coarse;

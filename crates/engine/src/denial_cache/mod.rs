@@ -165,7 +165,7 @@ impl DenialCache {
     /// Applies the effect of a decision. Without an outcome its fate is unknown, and it counts as
     /// executed.
     fn affect<D: Decision>(&self, decision: &D, outcome: Option<&D::Outcome>) {
-        let Some(effect) = D::PROPERTIES.effect(decision, outcome) else { return };
+        let Some(effect) = (D::PROPERTIES.effect)(decision, outcome) else { return };
         if effect == Effect::default() {
             return;
         }

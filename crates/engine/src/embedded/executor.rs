@@ -118,7 +118,7 @@ impl Embedded {
         if run.len() > 1
             && let Some(state) = D::State::table(&mut tables).get(first.partition())
         {
-            D::PROPERTIES.warm(run, state);
+            (D::PROPERTIES.warm)(run, state);
         }
         let mut last = Seen::default();
         for decision in run {
@@ -147,7 +147,7 @@ impl Embedded {
         let journal = self.journal();
         let (table, notes) = D::State::table_and_notes(tables);
         let (outcome, event) = match table.get_mut(decision.partition()) {
-            Some(state) if self.is_full() && D::PROPERTIES.is_new(decision, state, now) => {
+            Some(state) if self.is_full() && (D::PROPERTIES.is_new)(decision, state, now) => {
                 return (Err(memory_full()), notes.seen());
             }
             Some(state) => {
@@ -234,7 +234,7 @@ impl Embedded {
         after.clear();
         state.head(before);
         let outcome = match now <= self.token_floor {
-            true => D::PROPERTIES.decide_above(decision, state, now, self.token_floor),
+            true => (D::PROPERTIES.decide_above)(decision, state, now, self.token_floor),
             false => decision.decide(state, now),
         };
         let event = state.take_event();

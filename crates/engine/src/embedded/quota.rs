@@ -162,7 +162,7 @@ impl Embedded {
         let Some(used) = self.hub().namespaces().of(prefix) else {
             return Ok(Some(QuotaChange { before, takes: None, adds: 0 }));
         };
-        let mut takes = D::PROPERTIES.takes(decision, state, now);
+        let mut takes = (D::PROPERTIES.takes)(decision, state, now);
         if let Some(taken) = takes {
             match used.held_max(taken) {
                 None => takes = None,
@@ -177,7 +177,7 @@ impl Embedded {
                 false => PARTITION_BYTES + partition.len() as u64,
             };
             let adds = new + (D::PROPERTIES.adds)(decision);
-            if adds > 0 && (!is_stored || D::PROPERTIES.may_add(decision, state, now)) {
+            if adds > 0 && (!is_stored || (D::PROPERTIES.may_add)(decision, state, now)) {
                 if !self.counts.take_bytes(prefix, adds, most) {
                     self.settle(Some(&change), partition, Some(state).filter(|_| is_stored));
                     return Err(used.exceeded("bytes_max", most, RETRY));

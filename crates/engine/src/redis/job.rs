@@ -77,7 +77,7 @@ impl JobDelivery {
         JobDelivery {
             priority: D::PROPERTIES.priority,
             is_repeatable: (D::PROPERTIES.is_repeatable)(decision),
-            acknowledgement: D::PROPERTIES.acknowledgement(decision),
+            acknowledgement: (D::PROPERTIES.acknowledgement)(decision),
             cost: (D::PROPERTIES.cost)(decision),
         }
     }

@@ -340,7 +340,7 @@ impl Redis {
         // A decision of several is never refused alone: the others would be executed.
         job.sheds = batch == ALONE && delivery.priority == Priority::Call;
         if delivery.acknowledgement.is_needed() {
-            job.undo_rule = D::PROPERTIES.undo_rule(decision, &self.key_prefix);
+            job.undo_rule = (D::PROPERTIES.undo_rule)(decision, &self.key_prefix);
         }
         self.topology.push(job);
         pending

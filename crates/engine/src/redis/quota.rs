@@ -123,7 +123,7 @@ impl Quotas {
         else {
             return outcome;
         };
-        let taken = D::PROPERTIES.taken(decided);
+        let taken = (D::PROPERTIES.taken)(decided);
         match added {
             Err(error) if taken == Taking::Limited => {
                 used.note_refusal(&error);
@@ -141,7 +141,7 @@ impl Redis {
     pub(super) async fn quotas<D: Decision>(&self, decisions: &[D], deadline: Instant) -> Quotas {
         let namespaces = self.hub.namespaces();
         let is_limited = |decision: &D| {
-            (D::PROPERTIES.kind().is_some()
+            (D::PROPERTIES.kind.is_some()
                 || (D::PROPERTIES.creates)(decision)
                 || (D::PROPERTIES.adds)(decision) > 0)
                 && namespaces.of(Namespace::prefix_of(decision.partition())).is_some()
@@ -245,7 +245,7 @@ async fn is_known(pending: Pending) -> Result<bool, Error> {
 impl Quota {
     /// Adds the entry that a decision may add to a limited total.
     fn of<D: Decision>(used: Arc<NamespaceUse>) -> Quota {
-        match D::PROPERTIES.kind().map(Total::from).filter(|total| used.has_limit(*total)) {
+        match D::PROPERTIES.kind.map(Total::from).filter(|total| used.has_limit(*total)) {
             None => Quota::default(),
             Some(total) => {
                 let added = Some(used.add(total));
