@@ -87,7 +87,7 @@ pub(super) async fn refuse(stream: &mut Stream, opening: Opening, is_tls: bool) 
         match opening {
             Opening::Http2 => go_away(stream).await,
             _ => {
-                let _some = stream.read(&mut [0; 4096]).await?;
+                let _request = stream.read(&mut [0; 4096]).await?;
                 stream.write_all(if is_tls { WITH_TLS } else { WITHOUT_TLS }).await
             }
         }

@@ -82,3 +82,34 @@ async fn j16_names_that_are_not_text_are_unreadable_and_named() {
     let refused = stocks.reserve_stock(reserve("shoe", "order", 1)).await.unwrap_err();
     assert_unreadable(&refused, "stock `shoe`");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn j16_entries_of_the_index_that_are_no_names_are_skipped() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let server = Server::start(&["--engine", &redis.url()]).await;
+    let mut client = server.client().await;
+    let mut request = admit("door", "device", "task");
+    request.lease_duration = Some(Duration::from_secs(2).try_into().unwrap());
+    while client.admit_task(request.clone()).await.is_err() {
+        sleep(Duration::from_millis(20)).await;
+    }
+    // Beside the pool, with the same times.
+    let beside = "for _, key in ipairs(KEYS) do \
+         local score = redis.call('ZSCORE', key, 'door') or 1 \
+         redis.call('ZADD', key, score, string.rep('a', 70000)) end";
+    let [names, ends] =
+        ["partitions", "ends"].map(|part| format!("tollgate:{{index:admission}}:{part}"));
+    redis.command(&["EVAL", beside, "2", &names, &ends]).await.unwrap();
+    let listed = client.list_pools(pb::ListPoolsRequest::default()).await.unwrap().into_inner();
+    assert_eq!(listed.pools.iter().map(|pool| &*pool.pool).collect::<Vec<_>>(), ["door"]);
+    // The sweeper ends the lease: nobody asks for the pool.
+    let leases = ["ZCARD", "tollgate:{admission:door}:leases"];
+    for _ in 0..600 {
+        if matches!(redis.command(&leases).await, Ok(::redis::Value::Int(0))) {
+            return;
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the sweeper does not end the lease");
+}

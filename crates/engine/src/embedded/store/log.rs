@@ -227,10 +227,9 @@ impl ChangeLog {
                     replay.batch.add(change);
                 }
                 if read != record.payload.len() {
-                    // The checksum is right, so this is a newer format.
-                    damaged("a record of the log has a change of an unknown kind")?;
-                    replay.is_cut = true;
-                    return Ok(replay);
+                    // The checksum is right: another version has written it.
+                    let why = "a record of the log has a change of an unknown kind";
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, why));
                 }
                 (replay.last, replay.time) = (record.last, record.time);
             }

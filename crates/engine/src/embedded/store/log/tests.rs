@@ -58,6 +58,25 @@ fn a_start_replays_what_is_not_synced() {
     }
 }
 
+/// Whatever the machine did since: a later version has written it.
+#[test]
+fn a_change_of_an_unknown_kind_is_refused() {
+    let [file, other] = filled(2, 10, |_| 0);
+    let mut bytes = file.0.lock().clone();
+    let end = parse(&bytes).0[0].payload.len() + HEADER;
+    // The kind of the first change of the second record, with the checksums of its record.
+    bytes[end + HEADER] = b'?';
+    let payload = crc(&bytes[end + HEADER..]).to_le_bytes();
+    bytes[end + 32..end + 36].copy_from_slice(&payload);
+    let header = crc(&bytes[end..end + 36]).to_le_bytes();
+    bytes[end + 36..end + HEADER].copy_from_slice(&header);
+    *file.0.lock() = bytes;
+    for is_same_boot in [true, false] {
+        let why = open(&[file.clone(), other.clone()]).replay(0, is_same_boot).unwrap_err();
+        assert!(why.to_string().contains("unknown kind"), "{why}");
+    }
+}
+
 #[test]
 fn synced_records_make_room_for_others() {
     let bytes = 1 << 20;
