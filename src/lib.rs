@@ -4,12 +4,12 @@
 //! trip. Two executors run each decision, and a differential test proves that they agree.
 //!
 //! # Map
-//! - [`cli`]: the `tollgate` command, one module per sub-command; `main` only calls it.
-//!   [`cli::fleet`]: simulated devices that create load.
+//! - [`cli`]: the command line; `main` only calls it. [`tollgate_cli`]: the commands that are clients
+//!   of a server. [`tollgate_fleet`]: simulated devices that create load.
 //! - [`config`]: flags, environment and `tollgate.toml`, and its reload.
 //! - [`server`]: listeners, TLS, threads, routes, health, drain, logs.
-//! - `console`: pages of the admin listener for operators, in a browser.
-//! - [`admin`]: status and metrics for operators.
+//! - `tollgate_console`: pages of the admin listener for operators, in a browser; the feature `console`.
+//! - [`tollgate_status`]: status and metrics for operators.
 //! - [`grpc`]: parses requests into decisions and converts outcomes into responses.
 //! - [`tollgate_engine`]: runs decisions, in this process or in Redis. Contains the denial cache, the
 //!   waiters, the event feeds and the sweeper.
@@ -18,9 +18,9 @@
 //! - [`tollgate_telemetry`]: counters, spans, paced log lines.
 //!
 //! Dependencies point one way: cli → config → server → grpc → engine → core; no two folders depend on
-//! each other. The commands are clients of a server, by the crate `tollgate_client` of `clients/rust`;
+//! each other. The client commands use the crate `tollgate_client` of `clients/rust`;
 //! the console calls its stubs in the process. Only `grpc` uses the generated messages of the server,
-//! only `grpc`, `server` and `console` use tonic, only `tollgate_engine::redis` uses Redis.
+//! only `grpc`, `server` and the console use tonic, only `tollgate_engine::redis` uses Redis.
 //!
 //! # The path of a request
 //! 1. [`server`] assigns the connection to a thread. Each thread has a single-threaded runtime; a
@@ -62,10 +62,8 @@
 // The futures of a server nest deeper than the default limit allows.
 #![recursion_limit = "256"]
 
-pub mod admin;
 pub mod cli;
 pub mod config;
-mod console;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;

@@ -139,10 +139,13 @@ fn code_with_imports(text: &str) -> String {
 fn dependencies_are_named_in_their_own_places() {
     // A word, and the only folders and files that may contain it.
     let places: [(&str, &[&str]); 9] = [
-        ("tonic::", &["src/grpc", "src/server", "src/console"]),
+        ("tonic::", &["src/grpc", "src/server", "crates/console"]),
         ("tonic_", &["src/grpc", "src/server"]),
-        ("pb::", &["src/grpc", "src/server/health.rs", "src/console", "src/cli"]),
-        ("tollgate_client", &["src/console", "src/cli"]),
+        (
+            "pb::",
+            &["src/grpc", "src/server/health.rs", "crates/console", "crates/cli", "crates/fleet"],
+        ),
+        ("tollgate_client", &["crates/console", "crates/cli", "crates/fleet"]),
         ("redis::", &["crates/engine", "src/config", "src/cli/serve.rs", "src/cli/command.rs"]),
         ("bb8", &["crates/engine/src/redis"]),
         ("redb", &["crates/engine/src/embedded/store"]),
@@ -162,26 +165,35 @@ fn dependencies_are_named_in_their_own_places() {
 
 /// The folders of `src`, each with the folders whose modules it may name. A folder may only name
 /// folders above it in this list, so no two depend on each other.
-const FOLDERS: [(&str, &[&str]); 7] = [
-    ("admin", &[]),
-    ("grpc", &["admin"]),
-    // The console calls services, and knows no engine.
-    ("console", &["admin", "grpc"]),
-    ("server", &["admin", "grpc", "console"]),
-    ("config", &["admin", "grpc", "server"]),
+const FOLDERS: [(&str, &[&str]); 5] = [
+    ("grpc", &[]),
+    ("server", &["grpc"]),
+    ("config", &["grpc", "server"]),
     ("fuzz", &["grpc", "config"]),
     ("cli", &["grpc", "server", "config"]),
 ];
 
 /// The crates of `crates`, each with the crates that it may depend on.
-const CRATES: [(&str, &[&str]); 3] =
-    [("core", &[]), ("telemetry", &[]), ("engine", &["core", "telemetry"])];
+const CRATES: [(&str, &[&str]); 7] = [
+    ("core", &[]),
+    ("telemetry", &[]),
+    ("engine", &["core", "telemetry"]),
+    ("status", &["core", "engine", "telemetry"]),
+    // Calls the services of its server in the process, by the stubs of the client.
+    ("console", &["client", "core", "engine", "status", "telemetry"]),
+    // Clients of a server; the rules give them bounds and clocks.
+    ("cli", &["client", "core", "telemetry"]),
+    ("fleet", &["cli", "client", "core", "telemetry"]),
+];
 
 /// What Cargo would build although a crate has no use for it.
-const FOREIGN: [(&str, &[&str]); 3] = [
+const FOREIGN: [(&str, &[&str]); 6] = [
     ("core", &["tokio", "tonic", "hyper", "redis", "redb", "tracing"]),
     ("telemetry", &["tokio", "tonic", "hyper", "redis", "redb"]),
     ("engine", &["tonic", "hyper"]),
+    ("status", &["tonic"]),
+    ("cli", &["redis", "redb"]),
+    ("fleet", &["redis", "redb"]),
 ];
 
 /// The crates that Cargo builds for a crate of `crates`, itself included, without those of its tests.

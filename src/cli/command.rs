@@ -9,36 +9,32 @@ use std::{
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::{
-    cli::{
-        ban::{self, BanOptions, BansOptions, KeyFlags},
-        envoy::EnvoyCommand,
-        exit,
-        fleet::{self, FleetOptions},
-        health::{self, HealthOptions},
-        key::{self, KeyOptions},
-        lock::{self, LockOptions, WithParent},
-        next::{self, NextOptions},
-        output::{OutputFlags, OutputFormat},
-        pool::{self, PoolOptions},
-        print::say,
-        rate::{self, RateOptions},
-        reload::{self, ReloadOptions},
-        sequence::{self, SequenceOptions},
-        status::{self, StatusOptions},
-        stock::{self, StockOptions},
-        store::{HELP as STORE_HELP, StoreOptions},
-        task::{self, TaskOptions},
-        top::{self, TopOptions},
-        version::VERSION,
-        watch::{self, WatchOptions},
-    },
-    config::{
-        DataDir, EmbeddedOptions, EngineChoice, ServeFlags,
-        store::{self, ExportFlags, ImportFlags},
-    },
+use super::{envoy::EnvoyCommand, exit, version::VERSION};
+use crate::config::{
+    DataDir, EmbeddedOptions, EngineChoice, ServeFlags,
+    store::{self, ExportFlags, ImportFlags},
+};
+use tollgate_cli::{
+    ban::{self, BanOptions, BansOptions, KeyFlags},
+    health::{self, HealthOptions},
+    key::{self, KeyOptions},
+    lock::{self, LockOptions, WithParent},
+    next::{self, NextOptions},
+    output::{OutputFlags, OutputFormat},
+    pool::{self, PoolOptions},
+    print::say,
+    rate::{self, RateOptions},
+    reload::{self, ReloadOptions},
+    sequence::{self, SequenceOptions},
+    status::{self, StatusOptions},
+    stock::{self, StockOptions},
+    store::{HELP as STORE_HELP, StoreOptions},
+    task::{self, TaskOptions},
+    top::{self, TopOptions},
+    watch::{self, WatchOptions},
 };
 use tollgate_engine::embedded::Durability;
+use tollgate_fleet::{self as fleet, FleetOptions};
 
 /// Tollgate decides for backends, over gRPC, whether something may happen. It admits at most N
 /// tasks at once to an external system, with a lease for each. It limits the rates of callers, with

@@ -7,8 +7,9 @@ use std::{
 
 use clap::Subcommand;
 
-use super::{OutputFlags, exit, json, print};
+use super::exit;
 use crate::config::envoy;
+use tollgate_cli::{OutputFlags, json, print};
 use tollgate_core::envoy::explain;
 
 /// The sub-commands of `tollgate envoy`.

@@ -4,59 +4,20 @@
 //! second time.
 
 mod arguments;
-pub mod ban;
-mod client;
 mod command;
-mod confirm;
 mod envoy;
 mod exit;
-mod flags;
-pub mod fleet;
-pub mod health;
-mod json;
-pub mod key;
-mod listing;
-pub mod lock;
 mod manual;
-pub mod next;
-mod output;
-pub mod pool;
-mod print;
-mod progress;
-pub mod rate;
-pub mod reload;
-pub mod sequence;
 mod serve;
-mod signals;
-pub mod status;
-pub mod stock;
-pub mod store;
-mod table;
-pub mod task;
-pub mod top;
 pub mod transfer;
 mod version;
-pub mod watch;
 
 use std::{path::Path, process::ExitCode};
 
 use clap_complete::Shell;
 use tokio::runtime::Builder;
-use tollgate_client::Health;
 
 use crate::{
-    cli::{
-        fleet::FleetOptions,
-        health::HealthOptions,
-        lock::{LockOptions, LockVerb},
-        next::NextOptions,
-        rate::RateOptions,
-        reload::{ReloadEnd, ReloadOptions},
-        status::StatusOptions,
-        stock::StockOptions,
-        top::TopOptions,
-        watch::WatchOptions,
-    },
     config::{
         Config, EngineChoice, secret,
         store::{ExportFlags, ImportFlags, StoreFlags},
@@ -64,11 +25,9 @@ use crate::{
     grpc::access,
     server::allocator,
 };
+use tollgate_cli::{ClientError, OutputFlags, OutputFormat, json, print};
 use tollgate_engine::export::{Failure, Store};
-
-pub use client::ClientError;
-pub use flags::{AccessFlags, AlgorithmName, RuleFlags, ServerFlags};
-pub use output::{OutputFlags, OutputFormat};
+use tollgate_fleet::FleetOptions;
 
 use command::Command;
 
@@ -109,25 +68,25 @@ async fn run(command: Command) -> ExitCode {
         Command::Man { folder } => return done(manual_pages(&folder)),
         Command::Export { flags, summary } => return done(export(&flags, summary).await),
         Command::Import { flags, output } => return done(import(&flags, output).await),
-        Command::Fleet(options) => play(&options).await,
-        Command::Rate(options) => check_rate(&options).await,
-        Command::Next(options) => take_serials(&options).await,
-        Command::Reload(options) => reload_config(&options).await,
-        Command::Status(options) => show_status(&options).await,
-        Command::Stock(options) => sell(&options).await,
-        Command::Lock(options) => run_locked(&options).await,
-        Command::Watch(options) => watch_events(&options).await,
-        Command::Top(options) => show_pools(&options).await,
-        Command::Health(options) => check_health(&options).await,
-        Command::Pool(options) => pool::run(&options).await,
-        Command::Task(options) => task::run(&options).await,
+        Command::Fleet(options) => fleet(&options).await,
+        Command::Rate(options) => tollgate_cli::rate(&options).await,
+        Command::Next(options) => tollgate_cli::next(&options).await,
+        Command::Reload(options) => tollgate_cli::reload(&options).await,
+        Command::Status(options) => tollgate_cli::status(&options).await,
+        Command::Stock(options) => tollgate_cli::stock(&options).await,
+        Command::Lock(options) => tollgate_cli::lock(&options).await,
+        Command::Watch(options) => tollgate_cli::watch(&options).await,
+        Command::Top(options) => tollgate_cli::top(&options).await,
+        Command::Health(options) => tollgate_cli::health(&options).await,
+        Command::Pool(options) => tollgate_cli::pool::run(&options).await,
+        Command::Task(options) => tollgate_cli::task::run(&options).await,
         Command::WithParent(command) => return command.execute(),
-        Command::Ban(options) => ban::ban(&options).await,
-        Command::Unban(options) => ban::unban(&options).await,
-        Command::Bans(options) => ban::bans(&options).await,
-        Command::Key(options) => key::run(&options).await,
-        Command::Sequence(options) => sequence::run(&options).await,
-        Command::Store(options) => store::run(&options).await,
+        Command::Ban(options) => tollgate_cli::ban::ban(&options).await,
+        Command::Unban(options) => tollgate_cli::ban::unban(&options).await,
+        Command::Bans(options) => tollgate_cli::ban::bans(&options).await,
+        Command::Key(options) => tollgate_cli::key::run(&options).await,
+        Command::Sequence(options) => tollgate_cli::sequence::run(&options).await,
+        Command::Store(options) => tollgate_cli::store::run(&options).await,
     };
     ended.unwrap_or_else(|error| exit::unavailable(&error))
 }
@@ -182,7 +141,7 @@ fn manual_pages(folder: &Path) -> Result<(), ExitCode> {
 }
 
 async fn export(flags: &ExportFlags, summary: OutputFormat) -> Result<(), ExitCode> {
-    let mut store = store(&flags.store, Store::existing).await?;
+    let mut store = open(&flags.store, Store::existing).await?;
     let exported = transfer::export(&mut store, flags.output.as_deref()).await;
     let counts = exported.map_err(|failure| exit::transfer(&failure))?;
     match (summary, &flags.output) {
@@ -197,7 +156,7 @@ async fn export(flags: &ExportFlags, summary: OutputFormat) -> Result<(), ExitCo
 }
 
 async fn import(flags: &ImportFlags, output: OutputFlags) -> Result<(), ExitCode> {
-    let mut store = store(&flags.store, Store::directory).await?;
+    let mut store = open(&flags.store, Store::directory).await?;
     let imported = transfer::import(&mut store, &flags.file, flags.replace).await;
     let imported = imported.map_err(|failure| exit::transfer(&failure))?;
     match output.is_json() {
@@ -209,7 +168,7 @@ async fn import(flags: &ImportFlags, output: OutputFlags) -> Result<(), ExitCode
 
 /// Opens the engine that the flags name, for an export or import; warns about a password in the
 /// arguments. The error is the exit code.
-async fn store(
+async fn open(
     flags: &StoreFlags,
     directory: fn(&Path) -> Result<Store, Failure>,
 ) -> Result<Store, ExitCode> {
@@ -225,86 +184,14 @@ async fn store(
     opened.map_err(|failure| exit::transfer(&failure))
 }
 
-async fn play(options: &FleetOptions) -> Result<ExitCode, ClientError> {
+async fn fleet(options: &FleetOptions) -> Result<ExitCode, ClientError> {
     if options.device.sweep.is_some() {
-        return fleet::sweep(options).await;
+        return tollgate_fleet::sweep(options).await;
     }
-    let report = fleet::run(options).await?;
+    let report = tollgate_fleet::run(options).await?;
     match options.output.is_json() {
         true => print::say(&json::object(&report.json())),
         false => print::say(&report.to_string()),
     }
     Ok(ExitCode::from(report.exit_status()))
-}
-
-async fn check_rate(options: &RateOptions) -> Result<ExitCode, ClientError> {
-    let is_allowed = rate::run(options, print::say).await?;
-    Ok(ExitCode::from(if is_allowed { 0 } else { exit::REFUSED }))
-}
-
-async fn take_serials(options: &NextOptions) -> Result<ExitCode, ClientError> {
-    let serials = next::run(options).await?;
-    let printed = print::hand_over(&print::shown(&serials));
-    printed.map_err(|error| next::unprinted(options, &error))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-async fn sell(options: &StockOptions) -> Result<ExitCode, ClientError> {
-    let answer = stock::run(options).await?;
-    if !answer.text.is_empty() {
-        print::say(&answer.text);
-    }
-    Ok(ExitCode::from(if answer.done { 0 } else { exit::REFUSED }))
-}
-
-async fn reload_config(options: &ReloadOptions) -> Result<ExitCode, ClientError> {
-    Ok(match reload::run(options).await? {
-        ReloadEnd::Done(text) => {
-            print::say(&text);
-            ExitCode::SUCCESS
-        }
-        ReloadEnd::NeedsRestart(text) => {
-            print::warn(&text);
-            ExitCode::from(exit::REFUSED)
-        }
-        ReloadEnd::Invalid(text) => exit::config(&text),
-    })
-}
-
-async fn show_status(options: &StatusOptions) -> Result<ExitCode, ClientError> {
-    print::say(&status::run(options).await?);
-    Ok(ExitCode::SUCCESS)
-}
-
-async fn run_locked(options: &LockOptions) -> Result<ExitCode, ClientError> {
-    if let Some(LockVerb::List(flags)) = &options.verb {
-        return lock::list(options, flags).await.map(|()| ExitCode::SUCCESS);
-    }
-    Ok(ExitCode::from(match lock::run(options, print::warn).await? {
-        lock::LockEnd::Exited(code) => code,
-        lock::LockEnd::Refused => options.conflict_exit_code,
-        lock::LockEnd::Lost => exit::LOST,
-    }))
-}
-
-async fn watch_events(options: &WatchOptions) -> Result<ExitCode, ClientError> {
-    watch::run(options, print::warn).await.map(|()| ExitCode::SUCCESS)
-}
-
-async fn show_pools(options: &TopOptions) -> Result<ExitCode, ClientError> {
-    let table = top::run(options).await?.unwrap_or_default();
-    print::hand_over(&table).map_err(|error| ClientError(error.to_string()))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-async fn check_health(options: &HealthOptions) -> Result<ExitCode, ClientError> {
-    let (status, code) = match health::run(options).await? {
-        Health::Serving => ("SERVING", 0),
-        Health::NotServing => ("NOT_SERVING", exit::REFUSED),
-    };
-    match options.output.is_json() {
-        true => print::say(&json::object(&serde_json::json!({ "status": status }))),
-        false => print::say(status),
-    }
-    Ok(ExitCode::from(code))
 }

@@ -8,7 +8,7 @@ use tokio::{
     task::spawn_blocking,
 };
 
-use super::{command::Greeting, exit, signals::Signals};
+use super::{command::Greeting, exit};
 use crate::{
     config::{
         AdminOptions, Config, DataDir, EmbeddedOptions, EngineChoice, FirstConfig, LiveParts,
@@ -16,6 +16,7 @@ use crate::{
     },
     server::{self, Admin, Limits, Rules, otlp::Otlp, telemetry, tls::Tls},
 };
+use tollgate_cli::signals::Signals;
 use tollgate_core::time::Clock;
 use tollgate_engine::{
     Engine,

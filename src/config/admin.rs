@@ -63,7 +63,7 @@ pub struct ConsoleSection {
 
 impl Default for ConsoleSection {
     fn default() -> ConsoleSection {
-        ConsoleSection { enabled: true }
+        ConsoleSection { enabled: cfg!(feature = "console") }
     }
 }
 
@@ -120,6 +120,13 @@ impl AdminOptions {
                 )));
             }
         };
+        if console.enabled && !cfg!(feature = "console") {
+            return Err(ConfigError::new(
+                "console.enabled: expected false, because this program was built without the \
+                 feature console"
+                    .to_owned(),
+            ));
+        }
         let is_explicit = choice.is_some();
         Ok(AdminOptions { address, is_explicit, ready_when_degraded, metrics, console })
     }

@@ -11,8 +11,9 @@ use std::{
 use toml::{Table, Value};
 
 use super::{Config, ServeFlags};
-use crate::{admin::reload::Difference, grpc::access::Digest, server::tls::TlsContents};
+use crate::{grpc::access::Digest, server::tls::TlsContents};
 use tollgate_core::envoy::RuleFile;
+use tollgate_status::reload::Difference;
 
 /// The keys and sections that apply without a restart. All others need one.
 const AT_RUN_TIME: [&str; 11] = [

@@ -4,7 +4,7 @@ use std::{fmt, ops::Range, path::Path};
 
 use toml::de::{DeTable, DeValue};
 
-use crate::admin::reload::InvalidConfig;
+use tollgate_status::reload::InvalidConfig;
 
 /// A configuration error: the key, its value and the expected value.
 #[derive(Debug, Clone, PartialEq, Eq)]

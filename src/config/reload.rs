@@ -20,11 +20,11 @@ use super::{
     key_set::KeySets,
 };
 use crate::{
-    admin::reload::{Difference, Reload, ReloadError, Reloaded, Reloading},
     grpc::{CurrentRules, access::Access},
     server::{self, telemetry::LogLevel, tls::Tls},
 };
 use tollgate_engine::{Engine, budget::Peers};
+use tollgate_status::reload::{Difference, Reload, ReloadError, Reloaded, Reloading};
 use tollgate_telemetry::metrics::configuration;
 
 /// Time between two checks for changed files.

@@ -4,24 +4,19 @@
 //! engine, audit line. There are four differences: the metrics of calls do not count it, overload
 //! does not shed it, its deadline is later than the default one, and each action has an audit line.
 
-use std::{
-    convert::Infallible,
-    future::ready,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{future::ready, sync::Arc};
 
 use hyper::{
-    HeaderMap, Request, Response,
+    HeaderMap, Request,
     header::{AUTHORIZATION, HeaderName, HeaderValue},
 };
-use tonic::{Status, body::Body, codegen::Service};
+use tollgate_console::{Called, ConsoleCaller, Services};
+use tonic::{Status, body::Body};
 
 use super::{
-    access::{Access, CONSOLE, ConsoleCaller, NAMESPACE},
+    access::{Access, CONSOLE, NAMESPACE},
     deadline,
     routes::Routes,
-    tonic_call::Called,
 };
 use tollgate_core::names::Namespace;
 
@@ -31,68 +26,50 @@ const ACTOR: HeaderName = HeaderName::from_static("x-tollgate-actor");
 /// at once.
 const TIME_MAX: HeaderValue = HeaderValue::from_static("5S");
 
-/// The services of a server for one caller, as a transport of the generated clients.
-///
-/// Its credentials are checked at each call, so a caller that a reload removes loses its access.
-#[derive(Debug, Clone)]
+/// The services of a server, without a connection.
+#[derive(Debug)]
 pub struct InProcess {
     routes: Routes,
     access: Arc<Access>,
-    /// The credentials, the namespace and the deadline.
-    headers: Arc<HeaderMap>,
 }
 
 impl InProcess {
-    /// The services for a caller. Without a token, for one of a server without callers.
-    pub fn new(
-        routes: &Routes,
-        access: &Arc<Access>,
-        token: Option<HeaderValue>,
-        namespace: Option<HeaderValue>,
-    ) -> InProcess {
-        let headers = Arc::new(headers(token, namespace));
-        InProcess { routes: routes.clone(), access: access.clone(), headers }
-    }
-
-    /// Finds the caller. `None` on a server without callers. The error is the reason of a refusal,
-    /// which has an audit line.
-    pub fn caller(&self) -> Result<Option<ConsoleCaller>, String> {
-        match self.access.is_open() {
-            true => Ok(None),
-            false => self.access.console_caller(&self.headers).map(Some),
-        }
-    }
-
-    /// Whether the credentials are still valid.
-    pub fn is_known(&self) -> bool {
-        self.access.knows(&self.headers)
-    }
-
-    /// The namespace in which the caller may use an rpc, such as
-    /// `/tollgate.v1.AdmissionService/EvictTask`, for some names; `None` if it may not.
-    pub fn permitted(&self, path: &str) -> Option<Namespace> {
-        self.access.permitted(path, &self.headers)
-    }
-
-    /// Whether the caller may read what concerns all namespaces, such as the metrics.
-    pub fn permits_server(&self) -> bool {
-        self.access.permits_server(&self.headers)
+    /// The services behind these routes, for callers with these rights.
+    pub fn new(routes: Routes, access: Arc<Access>) -> InProcess {
+        InProcess { routes, access }
     }
 }
 
-impl Service<Request<Body>> for InProcess {
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = Called;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
+impl Services for InProcess {
+    fn is_open(&self) -> bool {
+        self.access.is_open()
     }
 
-    fn call(&mut self, mut request: Request<Body>) -> Called {
-        for (name, value) in self.headers.iter() {
-            request.headers_mut().insert(name, value.clone());
-        }
+    fn generation(&self) -> u64 {
+        self.access.generation()
+    }
+
+    fn headers(&self, token: Option<HeaderValue>, namespace: Option<HeaderValue>) -> HeaderMap {
+        headers(token, namespace)
+    }
+
+    fn caller(&self, headers: &HeaderMap) -> Result<ConsoleCaller, String> {
+        self.access.console_caller(headers)
+    }
+
+    fn knows(&self, headers: &HeaderMap) -> bool {
+        self.access.knows(headers)
+    }
+
+    fn permitted(&self, path: &str, headers: &HeaderMap) -> Option<Namespace> {
+        self.access.permitted(path, headers)
+    }
+
+    fn permits_server(&self, headers: &HeaderMap) -> bool {
+        self.access.permits_server(headers)
+    }
+
+    fn call(&self, mut request: Request<Body>) -> Called {
         let granted = self.access.check_console(request.uri().path(), request.headers());
         let granted = match granted {
             Ok(granted) => granted,

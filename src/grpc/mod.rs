@@ -32,6 +32,7 @@ mod fields;
 pub mod fuzz;
 mod held;
 mod identity;
+#[cfg(feature = "console")]
 mod in_process;
 mod load;
 mod lock;
@@ -58,6 +59,7 @@ pub(crate) use envoy::json::{BODY_BYTES_MAX as JSON_BYTES_MAX, JsonService};
 pub use fast_path::{AnswerBody, FRAME_BYTES_MAX};
 pub use held::{ConnectionBudget, OpenStream, poll_stream};
 pub use identity::CertificateNames;
+#[cfg(feature = "console")]
 pub use in_process::InProcess;
 pub use load::{is_shared, takes_first};
 pub use lock::LockHandlers;

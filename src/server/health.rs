@@ -9,8 +9,9 @@ use tonic_health::{
     server::{HealthReporter, health_reporter},
 };
 
-use crate::{admin::status::Readiness, grpc};
+use crate::grpc;
 use tollgate_engine::StoreState;
+use tollgate_status::status::Readiness;
 
 /// The name that stays SERVING while the store is unreachable: a restart would not help then.
 const LIVENESS: &str = "tollgate.liveness";

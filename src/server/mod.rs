@@ -33,10 +33,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{
-    admin::{RunningServer, reload::Reload},
-    grpc::{self, CurrentRules, DecisionRules, JsonService, access::Access},
-};
+use crate::grpc::{self, CurrentRules, DecisionRules, JsonService, access::Access};
 use accept::{ConnectionPlaces, accept};
 pub use admin::Admin;
 use otlp::Otlp;
@@ -49,6 +46,7 @@ use tollgate_engine::{
     Engine,
     budget::{self, NamespaceRule, Peers},
 };
+use tollgate_status::{RunningServer, reload::Reload};
 use workers::Workers;
 
 /// Time between NOT_SERVING and the end of the connections, so that load balancers choose another

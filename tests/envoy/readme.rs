@@ -1,6 +1,6 @@
 //! The configurations of envoyproxy/ratelimit's README, and what it says about them.
 
-use tollgate::admin::metrics::METRICS;
+use tollgate_status::metrics::METRICS;
 
 use crate::api::request;
 use crate::{

@@ -51,7 +51,7 @@ fn j33_the_page_of_commands_names_every_message_that_a_command_prints() {
     let page = fs::read_to_string(root().join("docs/commands.md")).unwrap();
     let table = page.split("\n## JSON").nth(1).unwrap().split("\n## ").next().unwrap();
     let mut printed = BTreeSet::new();
-    for (_, text) in files("src/cli", "rs") {
+    for (_, text) in files("crates/cli/src", "rs").into_iter().chain(files("src/cli", "rs")) {
         for call in [".json(\"", ".say(\"", "PrintedList { message: \""] {
             let names = text.split(call).skip(1).filter_map(|rest| rest.split('"').next());
             printed.extend(names.map(str::to_owned));

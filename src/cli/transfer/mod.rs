@@ -15,7 +15,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::cli::progress::Progress;
+use tollgate_cli::progress::Progress;
 use tollgate_engine::export::{Counts, Failure, Line, Reader, Store, Unfit, Writer};
 use tollgate_telemetry::text::grouped;
 

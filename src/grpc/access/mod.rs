@@ -11,6 +11,8 @@
 mod admin;
 mod audit;
 mod callers;
+#[cfg(feature = "console")]
+mod console;
 mod denial;
 mod jwt;
 mod memo;
@@ -52,9 +54,9 @@ use tollgate_core::{names::Namespace, time::Clock};
 use tollgate_telemetry::coarse;
 pub(super) use watched::Watched;
 
-pub(in crate::grpc) use admin::CONSOLE;
-pub use admin::ConsoleCaller;
 pub use callers::{CallerError, CallerSpec, Callers};
+#[cfg(feature = "console")]
+pub(in crate::grpc) use console::CONSOLE;
 pub use jwt::{Jwt, JwtAlgorithm};
 pub use rpc::{Permission, Permissions, Service, Services};
 pub use token::{Digest, generate};

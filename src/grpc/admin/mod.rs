@@ -18,12 +18,12 @@ use super::{
     },
     status::{DOMAIN, from_error},
 };
-use crate::admin::{
+use tollgate_core::time::Timestamp;
+use tollgate_status::{
     RunningServer,
     reload::{Difference, InvalidConfig, ReloadError, Reloaded},
     status::{Readiness, Status as ServerStatus, StoreLoss},
 };
-use tollgate_core::time::Timestamp;
 use tollgate_telemetry::text::start;
 
 /// The type of the violations in a PreconditionFailure.

@@ -3,6 +3,7 @@
 //! It shares the thread that accepts gRPC connections. Connections, header bytes, bodies and times
 //! are therefore limited. Each connection serves one request.
 
+mod console;
 mod pages;
 mod places;
 
@@ -27,14 +28,12 @@ use tokio::{
     time::sleep,
 };
 
-use crate::{
-    admin::{RunningServer, ServerSources, metrics::PoolMetrics, reload::Reload},
-    console::{Console, STREAM_AGE_MAX},
-    grpc::{CurrentRules, JsonService, Routes, access::Access, rpcs},
-};
+use crate::grpc::{CurrentRules, JsonService, Routes, access::Access, rpcs};
+use console::{Console, STREAM_AGE_MAX};
 use pages::AdminPages;
 use places::{AdminPlace, AdminPlaces};
 use tollgate_core::names::{Name, Namespace};
+use tollgate_status::{RunningServer, ServerSources, metrics::PoolMetrics, reload::Reload};
 
 /// Time limit for the headers of a request.
 const HEADER_TIME_MAX: Duration = Duration::from_secs(5);
@@ -98,8 +97,8 @@ impl Admin {
         let Some(listener) = self.listener else { return pending().await };
         let is_loopback = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
         let pools = Arc::new(pools);
-        let new_console = || Console::new(server.clone(), routes, access.clone(), pools.clone());
-        let console = self.has_console.then(new_console);
+        let open = || console::open(&server, routes, &access, &pools);
+        let console = self.has_console.then(open).flatten();
         let access = (!is_loopback).then_some(access);
         let sampled = console.clone();
         let has_metrics = self.has_metrics;

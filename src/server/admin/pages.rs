@@ -9,13 +9,12 @@ use hyper::{
     header::{ALLOW, HeaderValue, WWW_AUTHENTICATE},
 };
 
-use crate::{
-    admin::{
-        RunningServer,
-        metrics::{CONTENT_TYPE as METRICS, PoolMetrics},
-    },
-    console::{self, Console, ConsoleBody},
-    grpc::{JSON_BYTES_MAX, JsonService, access::Access},
+use super::console::Console;
+use crate::grpc::{JSON_BYTES_MAX, JsonService, access::Access};
+use tollgate_status::{
+    RunningServer, guard,
+    metrics::{CONTENT_TYPE as METRICS, PoolMetrics},
+    page::{self, PageBody},
 };
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -48,7 +47,7 @@ pub(super) struct AdminPages {
 
 impl AdminPages {
     /// Answers a request.
-    pub(super) async fn handle(&self, request: Request<Incoming>) -> Response<ConsoleBody> {
+    pub(super) async fn handle(&self, request: Request<Incoming>) -> Response<PageBody> {
         match (request.method(), request.uri().path(), &self.console) {
             (&Method::POST, "/json", _) => framed(self.decide(request).await),
             (_, path, Some(console)) if !PATHS.contains(&path) => console.answer(request).await,
@@ -60,8 +59,8 @@ impl AdminPages {
     async fn decide(&self, request: Request<Incoming>) -> AdminPage {
         let (head, body) = request.into_parts();
         // Web sites could otherwise use up the limits of services on this machine.
-        let is_foreign = console::is_foreign(&head.headers);
-        if self.access.is_none() && (is_foreign || !console::is_private_host(&head.headers)) {
+        let is_foreign = guard::is_foreign(&head.headers);
+        if self.access.is_none() && (is_foreign || !guard::is_private_host(&head.headers)) {
             let reason = if is_foreign { ORIGIN_REFUSED } else { HOST_REFUSED };
             return text(StatusCode::FORBIDDEN, &format!("{reason}\n"));
         }
@@ -103,7 +102,7 @@ impl AdminPages {
         let refused = match &self.access {
             Some(access) => access.check_admin(request.headers()).err(),
             // DNS rebinding: another site can resolve its own name to this address.
-            None if !console::is_private_host(request.headers()) => {
+            None if !guard::is_private_host(request.headers()) => {
                 Some((true, HOST_REFUSED.to_owned()))
             }
             None => None,
@@ -138,8 +137,8 @@ fn failed(error: &dyn std::error::Error) -> AdminPage {
 }
 
 /// Builds the HTTP response of an answer.
-fn framed((status, content_type, body): AdminPage) -> Response<ConsoleBody> {
-    let mut response = console::full(status, HeaderValue::from_static(content_type), body);
+fn framed((status, content_type, body): AdminPage) -> Response<PageBody> {
+    let mut response = page::full(status, HeaderValue::from_static(content_type), body);
     let headers = response.headers_mut();
     match status {
         StatusCode::METHOD_NOT_ALLOWED => {
@@ -150,5 +149,5 @@ fn framed((status, content_type, body): AdminPage) -> Response<ConsoleBody> {
         }
         _ => {}
     }
-    console::secured(response)
+    page::secured(response)
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::{sleep, timeout};
-use tollgate::cli::fleet;
+use tollgate_fleet as fleet;
 
 use super::AdminServer;
 use crate::{

@@ -1,6 +1,6 @@
 //! The series of pools.
 
-use tollgate::admin::metrics::SERIES_MAX;
+use tollgate_status::metrics::SERIES_MAX;
 
 use super::AdminServer;
 use crate::support::{certificates::Authority, certificates::Files, world::World};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tollgate::admin::metrics::METRICS;
+use tollgate_status::metrics::METRICS;
 
 use super::{AdminServer, Scrape, exchange};
 use crate::support::{

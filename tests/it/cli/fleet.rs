@@ -4,16 +4,14 @@ use std::{net::SocketAddr, process::Stdio, sync::Arc, time::Duration};
 
 use clap::Parser;
 use tokio::{net::TcpListener, task::JoinHandle, time::sleep};
-use tollgate::{
-    cli::fleet::{self, FleetOptions},
-    server::{self, Limits, Rules},
-};
+use tollgate::server::{self, Limits, Rules};
 use tollgate_client::pb::{
     AdmitDecision, EvictTaskRequest, ListLeasesRequest,
     admission_service_client::AdmissionServiceClient,
 };
 use tollgate_core::time::Clock;
 use tollgate_engine::{Engine, embedded::Embedded};
+use tollgate_fleet::{self as fleet, FleetOptions};
 
 use crate::support::{
     process::{OwnRedis, Server, tollgate},

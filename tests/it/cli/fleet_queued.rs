@@ -3,9 +3,9 @@
 use std::{process::Stdio, time::Duration};
 
 use tokio::time::sleep;
-use tollgate::cli::fleet;
 use tollgate_client::pb::{CancelTaskRequest, CancelVerdict, TaskState};
 use tollgate_core::time::Clock;
+use tollgate_fleet as fleet;
 
 use crate::{
     cli::fleet::{number, options, serve},

@@ -10,8 +10,8 @@ use std::{
 };
 
 use tokio::{task::JoinHandle, time::sleep};
-use tollgate::cli::fleet::{self, Report};
 use tollgate_core::time::{Clock, monotonic};
+use tollgate_fleet::{self as fleet, Report};
 
 use crate::{
     cli::fleet::{number, options, serve},

@@ -3,8 +3,8 @@
 use std::{process::Stdio, time::Duration};
 
 use tokio::time::sleep;
-use tollgate::cli::fleet;
 use tollgate_core::time::Clock;
+use tollgate_fleet as fleet;
 
 use crate::{
     cli::fleet::{number, options, serve},

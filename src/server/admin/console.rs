@@ -1,0 +1,67 @@
+//! The console of a server, if the program contains it: the feature `console`.
+
+use std::sync::Arc;
+
+use crate::grpc::{Routes, access::Access};
+use tollgate_status::{RunningServer, metrics::PoolMetrics};
+
+#[cfg(feature = "console")]
+pub(super) use tollgate_console::{Console, STREAM_AGE_MAX};
+
+/// Opens the console, which samples the pools in `series`.
+#[cfg(feature = "console")]
+pub(super) fn open(
+    server: &Arc<RunningServer>,
+    routes: Routes,
+    access: &Arc<Access>,
+    series: &Arc<PoolMetrics>,
+) -> Option<Arc<Console>> {
+    let services = Arc::new(crate::grpc::InProcess::new(routes, access.clone()));
+    Some(Console::new(server.clone(), services, series.clone()))
+}
+
+#[cfg(not(feature = "console"))]
+pub(super) use absent::{Console, STREAM_AGE_MAX, open};
+
+/// What stands in for the console in a program without it.
+#[cfg(not(feature = "console"))]
+mod absent {
+    use std::time::Duration;
+
+    use hyper::{Request, Response, body::Incoming};
+    use tollgate_status::page::PageBody;
+
+    use super::{Access, Arc, PoolMetrics, Routes, RunningServer};
+
+    pub(in super::super) const STREAM_AGE_MAX: Duration = Duration::ZERO;
+
+    /// A program without the console has no value of this type.
+    #[derive(Debug)]
+    pub(in super::super) enum Console {}
+
+    impl Console {
+        pub(in super::super) async fn sample(&self) {
+            match *self {}
+        }
+
+        pub(in super::super) fn is_stream(_: &Response<PageBody>) -> bool {
+            false
+        }
+
+        pub(in super::super) async fn answer(
+            self: &Arc<Console>,
+            _: Request<Incoming>,
+        ) -> Response<PageBody> {
+            match **self {}
+        }
+    }
+
+    pub(in super::super) fn open(
+        _: &Arc<RunningServer>,
+        _: Routes,
+        _: &Arc<Access>,
+        _: &Arc<PoolMetrics>,
+    ) -> Option<Arc<Console>> {
+        None
+    }
+}
