@@ -40,7 +40,7 @@ async fn grpcurl_commands_answer_as_documented() {
         ("docs/stock.md", 22),
         ("docs/queued-tasks.md", 17),
         ("docs/watching.md", 5),
-        ("README.md", 6),
+        ("README.md", 2),
     ] {
         let text = fs::read_to_string(Path::new(ROOT).join(file)).unwrap();
         let configuration = TempFile::new(&configuration(&text));
