@@ -6,6 +6,8 @@
 
 use std::{sync::Arc, time::Instant};
 
+use serde::{Deserialize, Serialize};
+
 use super::{Engine, Stages, embedded::Tabled};
 use tollgate_core::{
     Decision,
@@ -23,20 +25,13 @@ pub struct PartitionPage {
 }
 
 /// A position in a capability's listing: directly after this partition.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionCursor {
     /// The time of the partition's last note in the index of Redis, in µs. 0 on the embedded
     /// engine, where the order is by name.
     pub noted: u64,
     /// The name of the partition.
     pub name: Name,
-}
-
-impl PartitionCursor {
-    /// The same position in this namespace.
-    pub fn within(self, namespace: &Namespace) -> PartitionCursor {
-        PartitionCursor { name: self.name.within(namespace), ..self }
-    }
 }
 
 /// The entries of a page in order: the decision that read the entry, and its outcome. `None` if the

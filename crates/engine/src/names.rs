@@ -7,6 +7,7 @@
 use std::{sync::Arc, time::Instant};
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use super::{Engine, ReadEntries, Stages, embedded::Tabled};
 use tollgate_core::{Decision, State, error::Error, names::Namespace};
@@ -28,7 +29,7 @@ pub struct NameQuery {
 }
 
 /// A position of a walk. Any value is safe: it is some position in the same namespace.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NameCursor {
     /// The process whose order the walk follows: that of the Redis node, or this one. In another
     /// process the walk of the node or shard starts again, and names can be listed twice.

@@ -1,5 +1,7 @@
 //! `ListLeases`: reads a page of the leases that hold a slot.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Lease, Pool, Task, pool::device_and_task, small};
 use crate::{
     AsOf, Call, Cost, Decision, Outcomes, Paged, Properties, Reply,
@@ -26,7 +28,7 @@ pub struct ListLeases {
 }
 
 /// The position of a lease in the listing.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseCursor {
     /// The end of its slot.
     pub slot_end: Timestamp,

@@ -1,5 +1,7 @@
 //! `ListTasks`: reads a page of the tasks that are or were queued.
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     Pool, QueueState, Task, TaskState,
     pool::{BacklogEntry, device_and_task},
@@ -44,7 +46,7 @@ pub struct ListTasks {
 }
 
 /// The position of a task in a listing.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskCursor {
     /// When the task is forgotten, for tasks that left the queue; otherwise 0.
     pub due: u64,

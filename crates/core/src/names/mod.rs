@@ -6,6 +6,7 @@ mod namespace;
 use std::{fmt, str};
 
 use bytes::{Buf, Bytes};
+use serde::{Deserialize, Serialize};
 
 pub use key::push_key;
 pub(super) use key::push_stem;
@@ -30,8 +31,19 @@ pub const SEPARATOR: u8 = 0x1f;
 /// It is a slice of the request message, or a buffer of its own with the namespace. State that
 /// outlives the call must store a copy ([`Name::detached`] or the bytes), because the slice keeps
 /// the whole message in memory.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+///
+/// Serialized as its bytes, and checked as [`Name::stored`] when deserialized.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Bytes")]
 pub struct Name(Bytes);
+
+impl TryFrom<Bytes> for Name {
+    type Error = &'static str;
+
+    fn try_from(bytes: Bytes) -> Result<Name, &'static str> {
+        Name::stored(bytes)
+    }
+}
 
 impl Name {
     /// Parses a name as callers write it. The error describes valid names.

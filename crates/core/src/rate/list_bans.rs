@@ -2,6 +2,8 @@
 
 use std::{ops::Bound, str};
 
+use serde::{Deserialize, Serialize};
+
 use super::BanIndex;
 use crate::{
     Call, Cost, Decision, Outcomes, Paged, Properties, Reply,
@@ -30,7 +32,7 @@ pub struct ListBans {
 }
 
 /// The position of a key in the listing.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BanCursor {
     /// When its ban ends.
     pub until: Timestamp,

@@ -134,16 +134,14 @@ pub(super) fn get_pool(request: pb::GetPoolRequest, scope: Scope) -> Result<Name
     fields.finish(pool)
 }
 
-/// Parses the page size and the start of the page. The position is in the namespace of the caller,
-/// whatever the token says.
+/// Parses the page size and the start of the page.
 pub(super) fn list_pools(
     request: &pb::ListPoolsRequest,
     scope: Scope,
 ) -> Result<(u32, Option<PartitionCursor>), Status> {
     let mut fields = Fields::new(scope);
     let limit = fields.page_size(request.page_size);
-    let after: Option<PartitionCursor> = page_token::decode(&mut fields, &request.page_token);
-    let after = after.map(|after| after.within(fields.namespace()));
+    let after = page_token::decode(&mut fields, &request.page_token);
     fields.finish(Some((limit, after)))
 }
 
