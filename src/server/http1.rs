@@ -9,7 +9,10 @@ use tokio::{
 };
 use tracing::field::display;
 
-use super::{rare::Rare, stream::Stream};
+use super::{
+    rare::Rare,
+    stream::{self, Stream},
+};
 
 /// The HTTP/2 connection preface.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -69,7 +72,7 @@ pub(super) enum Opening {
 /// handles a peer that sends only a part of it.
 pub(super) async fn opening(stream: &mut Stream) -> io::Result<Opening> {
     let mut first = [0; PREFACE.len()];
-    let length = stream.peek(&mut first).await?;
+    let length = stream::peek(stream, &mut first).await?;
     Ok(match &first[..length] {
         [] => Opening::Closed,
         [HANDSHAKE, ..] => Opening::Tls,
@@ -126,7 +129,7 @@ async fn first_call(stream: &mut Stream) -> io::Result<()> {
 
 /// Logs why the connection is closed.
 fn note(stream: &Stream, opening: Opening, is_tls: bool) {
-    let peer = stream.peer().map(display);
+    let peer = stream::peer(stream).map(display);
     match (opening, stream) {
         (Opening::Tls, _) if !is_tls => {
             if let Some(suppressed) = TLS.due() {
@@ -137,7 +140,7 @@ fn note(stream: &Stream, opening: Opening, is_tls: bool) {
                 );
             }
         }
-        (_, Stream::Plain(_)) if is_tls => {
+        (_, Stream::Left(_)) if is_tls => {
             if let Some(suppressed) = PLAINTEXT.due() {
                 tracing::warn!(
                     peer,

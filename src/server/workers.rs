@@ -158,7 +158,7 @@ async fn serve(mut dealt: mpsc::Receiver<Accepted>, serving: Serving) {
                     continue;
                 }
                 let callers = *peer.limits();
-                let connection = CallerConnection::new(Stream::Plain(stream), permit, &peer);
+                let connection = CallerConnection::new(Stream::Left(stream), permit, &peer);
                 let services = serving.routes.connection(peer, None);
                 open.spawn(serve_connection(connection, services, callers, None, draining.clone()));
             }

@@ -14,7 +14,7 @@ use crate::{
     server::{
         http1::{self, Opening},
         rare::Rare,
-        stream::Stream,
+        stream::{self, Stream},
     },
 };
 use tollgate_engine::budget::{self, ReachedLimit};
@@ -45,7 +45,7 @@ impl Tls {
     }
 
     async fn handshake(&self, socket: TcpStream) -> Option<TlsConnection> {
-        let mut plain = Stream::Plain(socket);
+        let mut plain = Stream::Left(socket);
         match http1::opening(&mut plain).await.ok()? {
             Opening::Tls => {}
             Opening::Closed => return None,
@@ -54,16 +54,16 @@ impl Tls {
                 return None;
             }
         }
-        let Stream::Plain(socket) = plain else { return None };
+        let Stream::Left(socket) = plain else { return None };
         let acceptor = TlsAcceptor::from(self.0.load().config.clone());
         match acceptor.accept(socket).into_fallible().await {
             Ok(stream) => {
                 let names = names(&stream);
-                Some(TlsConnection { stream: Stream::Tls(Box::new(stream)), names })
+                Some(TlsConnection { stream: Stream::Right(Box::new(stream)), names })
             }
             Err((error, socket)) => {
-                let mut plain = Stream::Plain(socket);
-                let peer = plain.peer().map(display);
+                let mut plain = Stream::Left(socket);
+                let peer = stream::peer(&plain).map(display);
                 // A peer that closes early, such as a probe of the port, is no failure.
                 if error.kind() != ErrorKind::UnexpectedEof
                     && let Some(suppressed) = FAILED.due()
