@@ -11,7 +11,6 @@ mod http1;
 pub mod input_file;
 pub mod otlp;
 mod pace;
-mod pings;
 mod rare;
 mod stream;
 mod streams;

@@ -14,7 +14,7 @@ use std::{
 };
 
 use hyper::server::conn::http2;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     net::TcpStream,
     runtime::Builder,
@@ -32,7 +32,6 @@ use super::{
     connections::{Accepted, CallerConnection},
     http1::{self, Opening},
     pace::{RESET_STREAMS_MAX, Turn},
-    pings::{KEEPALIVE, PingTimer},
     stream::Stream,
     streams::Streams,
     tls::{self, Tls},
@@ -50,6 +49,8 @@ const FAULTS_MAX: usize = 65_536;
 /// Maximum number of bytes of a stream that wait to be sent. An answer that is written in one part
 /// may be longer.
 const SEND_BYTES_MAX: usize = 32 * 1024;
+/// A peer that is silent for this time gets an HTTP/2 ping, and has the same time to answer.
+const KEEPALIVE: Duration = Duration::from_secs(20);
 /// Maximum number of connections that wait for one thread.
 const DEALT_MAX: usize = 64;
 
@@ -210,7 +211,7 @@ async fn serve_connection(
     }
     let mut http2 = http2::Builder::new(Streams(services.holding()));
     http2
-        .timer(PingTimer::new())
+        .timer(TokioTimer::new())
         // Resets are bounded by the pace of reading, so hyper's limit must not apply.
         .max_pending_accept_reset_streams(RESET_STREAMS_MAX)
         // hyper counts these over the whole life of a connection; a correct client causes none.
