@@ -9,10 +9,8 @@ use tokio::{
 };
 use tracing::field::display;
 
-use super::{
-    rare::Rare,
-    stream::{self, Stream},
-};
+use super::stream::{self, Stream};
+use tollgate_telemetry::line_pace::LinePace;
 
 /// The HTTP/2 connection preface.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -51,9 +49,9 @@ const FAREWELL: Duration = Duration::from_secs(1);
 const UNREAD_BYTES_MAX: u64 = 64 * 1024;
 
 /// Lines about peers that use TLS where the server has none.
-static TLS: Rare = Rare::new();
+static TLS: LinePace = LinePace::new(1, Duration::from_secs(10));
 /// Lines about peers that do not use TLS where the server requires it.
-static PLAINTEXT: Rare = Rare::new();
+static PLAINTEXT: LinePace = LinePace::new(1, Duration::from_secs(10));
 
 /// What the first bytes of a connection begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,7 +11,6 @@ mod http1;
 pub mod input_file;
 pub mod otlp;
 mod pace;
-mod rare;
 mod stream;
 mod streams;
 pub mod telemetry;

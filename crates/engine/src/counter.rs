@@ -78,7 +78,7 @@ impl Engine {
     where
         D: Decision<State: Tabled, Outcome = Holds>,
     {
-        let mut failures = Failures::new(HELD_FAILED);
+        let failures = Failures::new(HELD_FAILED);
         loop {
             let next = monotonic() + COUNT_EVERY;
             let budget = engine.hub().namespaces();
@@ -90,15 +90,14 @@ impl Engine {
             }
             for (prefix, used) in wanted {
                 [Total::Leases, Total::Queued].iter().for_each(|total| used.begin(*total));
-                match self.held(engine, &prefix, used.servers(), decision, &mut failures).await {
+                match self.held(engine, &prefix, used.servers(), decision, &failures).await {
                     Ok(Holds { leases, queued, .. }) => {
                         used.end(Total::Leases, leases);
                         used.end(Total::Queued, queued);
                     }
-                    Err(error) => failures.note(&error),
+                    Err(error) => failures.log(&error),
                 }
             }
-            failures.report(monotonic());
             sleep_until(next.into()).await;
         }
     }
@@ -111,7 +110,7 @@ impl Engine {
         prefix: &[u8],
         servers: u32,
         decision: &impl Fn(Name) -> D,
-        failures: &mut Failures,
+        failures: &Failures,
     ) -> Result<Holds, Error>
     where
         D: Decision<State: Tabled, Outcome = Holds>,
@@ -140,7 +139,7 @@ impl Engine {
                         total.leases += held.leases;
                         total.queued += held.queued;
                     }
-                    Err(error @ Error::Corrupt(_)) => failures.note(&error),
+                    Err(error @ Error::Corrupt(_)) => failures.log(&error),
                     Err(error) => return Err(error),
                 }
             }
@@ -154,7 +153,7 @@ impl Engine {
 
 /// Counts names and bytes; never completes. `S` is the listed state, whose names are in the index.
 async fn count_names<S: State>(engine: &Redis) {
-    let mut failures = Failures::new(NAMES_FAILED);
+    let failures = Failures::new(NAMES_FAILED);
     loop {
         let next = monotonic() + COUNT_EVERY;
         let budget = engine.hub().namespaces();
@@ -171,10 +170,9 @@ async fn count_names<S: State>(engine: &Redis) {
                         used.end(Total::Bytes, bytes.get(prefix).copied().unwrap_or_default());
                     }
                 }
-                Err(error) => failures.note(&error),
+                Err(error) => failures.log(&error),
             }
         }
-        failures.report(monotonic());
         sleep_until(next.into()).await;
     }
 }

@@ -1,63 +1,29 @@
 //! Logs failures of background work, many failures in one line.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tollgate_core::error::Error;
+use tollgate_telemetry::line_pace::LinePace;
 
-/// The shortest time between two lines.
-const REPORT_EVERY: Duration = Duration::from_secs(10);
-
-/// Failures that are not logged yet.
+/// The failures of one kind of background work: at most one line in ten seconds.
 #[derive(Debug)]
 pub(super) struct Failures {
-    /// The text of the line.
+    /// The log line: what failed, and its effect.
     text: &'static str,
-    /// The number of failures since the last line.
-    count: u64,
-    last: Option<Error>,
-    /// The time of the last line.
-    told: Option<Instant>,
+    pace: LinePace,
 }
 
 impl Failures {
     /// No failures yet. `text` is the log line: what failed, and its effect.
-    pub(super) fn new(text: &'static str) -> Failures {
-        Failures { text, count: 0, last: None, told: None }
+    pub(super) const fn new(text: &'static str) -> Failures {
+        Failures { text, pace: LinePace::new(1, Duration::from_secs(10)) }
     }
 
-    /// Counts a failure.
-    pub(super) fn note(&mut self, error: &Error) {
-        self.count += 1;
-        self.last = Some(error.clone());
-    }
-
-    /// Logs the failures since the last line, unless that was less than ten seconds ago. Returns
-    /// whether it logged.
-    pub(super) fn report(&mut self, now: Instant) -> bool {
-        let is_early = self.told.is_some_and(|told| now < told + REPORT_EVERY);
-        let Some(error) = self.last.take_if(|_| !is_early) else { return false };
-        tracing::warn!(failures = self.count, %error, "{}", self.text);
-        (self.count, self.told) = (0, Some(now));
-        true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tollgate_core::time::monotonic;
-
-    #[test]
-    fn many_failures_are_one_line_in_ten_seconds() {
-        let (mut failures, now) = (Failures::new("it failed"), monotonic());
-        assert!(!failures.report(now), "nothing has failed");
-        failures.note(&Error::DeadlineExceeded);
-        assert!(failures.report(now));
-        failures.note(&Error::DeadlineExceeded);
-        failures.note(&Error::DeadlineExceeded);
-        assert!(!failures.report(now + Duration::from_secs(9)));
-        assert_eq!(failures.count, 2);
-        assert!(failures.report(now + REPORT_EVERY));
-        assert!(!failures.report(now + 2 * REPORT_EVERY));
+    /// Logs a failure and the number of failures since the last line. Within ten seconds of that
+    /// line, only counts it.
+    pub(super) fn log(&self, error: &Error) {
+        if let Some(suppressed) = self.pace.due() {
+            tracing::warn!(failures = suppressed + 1, %error, "{}", self.text);
+        }
     }
 }

@@ -13,14 +13,14 @@ use crate::{
     grpc::CertificateNames,
     server::{
         http1::{self, Opening},
-        rare::Rare,
         stream::{self, Stream},
     },
 };
 use tollgate_engine::budget::{self, ReachedLimit};
+use tollgate_telemetry::line_pace::LinePace;
 
 /// Lines about handshakes that fail.
-static FAILED: Rare = Rare::new();
+static FAILED: LinePace = LinePace::new(1, Duration::from_secs(10));
 
 /// A connection after its handshake.
 pub(in crate::server) struct TlsConnection {

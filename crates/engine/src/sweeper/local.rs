@@ -42,7 +42,7 @@ impl Pass {
         &mut self,
         engine: &Embedded,
         decision: &impl Fn(Name) -> D,
-        failures: &mut Failures,
+        failures: &Failures,
     ) where
         D: Decision<State: Tabled, Outcome = Swept>,
     {
@@ -72,7 +72,7 @@ impl Pass {
         &mut self,
         engine: &Embedded,
         decision: &impl Fn(Name) -> D,
-        failures: &mut Failures,
+        failures: &Failures,
     ) where
         D: Decision<State: Tabled, Outcome = Swept>,
     {
@@ -84,7 +84,7 @@ impl Pass {
             match engine.run(&decision(name.clone())) {
                 Ok(Swept { has_more: true, .. }) => self.found.push_back(name),
                 Ok(_) => {}
-                Err(error) => failures.note(&error),
+                Err(error) => failures.log(&error),
             }
             if begin.elapsed() >= WORK {
                 return sleep(PAUSE).await;

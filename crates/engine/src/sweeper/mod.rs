@@ -54,14 +54,13 @@ impl Engine {
     where
         D: Decision<State: Tabled, Outcome = Swept>,
     {
-        let (mut failures, mut pass) = (Failures::new(FAILED), local::Pass::default());
+        let (failures, mut pass) = (Failures::new(FAILED), local::Pass::default());
         loop {
             let next = monotonic() + SWEEP_EVERY;
             // An unusable store is reported elsewhere, and swept later.
             if self.check().is_ok() {
-                pass.run(engine, &decision, &mut failures).await;
+                pass.run(engine, &decision, &failures).await;
             }
-            failures.report(monotonic());
             sleep_until(next.into()).await;
         }
     }
@@ -70,16 +69,15 @@ impl Engine {
     where
         D: Decision<State: Tabled, Outcome = Swept>,
     {
-        let (mut failures, mut known) = (Failures::new(FAILED), None);
+        let (failures, mut known) = (Failures::new(FAILED), None);
         loop {
             let next = monotonic() + SWEEP_EVERY;
             if self.check().is_ok() {
-                let pass = self.pass(engine, index, decision, &mut known, next, &mut failures);
+                let pass = self.pass(engine, index, decision, &mut known, next, &failures);
                 if let Err(error) = pass.await {
-                    failures.note(&error);
+                    failures.log(&error);
                 }
             }
-            failures.report(monotonic());
             sleep_until(next.into()).await;
         }
     }

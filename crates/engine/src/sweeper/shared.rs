@@ -124,7 +124,7 @@ impl Engine {
         decision: &impl Fn(Name) -> D,
         known: &mut Option<Known>,
         next: Instant,
-        failures: &mut Failures,
+        failures: &Failures,
     ) -> Result<(), Error>
     where
         D: Decision<State: Tabled, Outcome = Swept>,
@@ -153,7 +153,7 @@ struct Sweep<'a, F> {
 
 impl<F> Sweep<'_, F> {
     /// Sweeps the due partitions.
-    async fn due<D>(&self, known: &mut Known, failures: &mut Failures) -> Result<(), Error>
+    async fn due<D>(&self, known: &mut Known, failures: &Failures) -> Result<(), Error>
     where
         F: Fn(Name) -> D,
         D: Decision<State: Tabled, Outcome = Swept>,
@@ -190,7 +190,7 @@ impl<F> Sweep<'_, F> {
     }
 
     /// Looks at the partitions in which something may have begun recently.
-    async fn latest<D>(&self, known: &mut Known, failures: &mut Failures) -> Result<(), Error>
+    async fn latest<D>(&self, known: &mut Known, failures: &Failures) -> Result<(), Error>
     where
         F: Fn(Name) -> D,
         D: Decision<State: Tabled, Outcome = Swept>,
@@ -210,7 +210,7 @@ impl<F> Sweep<'_, F> {
         &self,
         known: &mut Known,
         end: Instant,
-        failures: &mut Failures,
+        failures: &Failures,
     ) -> Result<(), Error>
     where
         F: Fn(Name) -> D,
@@ -232,7 +232,7 @@ impl<F> Sweep<'_, F> {
     }
 
     /// Looks at one page of the index.
-    async fn page<D>(&self, known: &mut Known, failures: &mut Failures) -> Result<(), Error>
+    async fn page<D>(&self, known: &mut Known, failures: &Failures) -> Result<(), Error>
     where
         F: Fn(Name) -> D,
         D: Decision<State: Tabled, Outcome = Swept>,
@@ -265,7 +265,7 @@ impl<F> Sweep<'_, F> {
         &self,
         group: Vec<PartitionCursor>,
         known: &Known,
-        failures: &mut Failures,
+        failures: &Failures,
     ) -> Result<Looked, Error>
     where
         F: Fn(Name) -> D,
@@ -283,7 +283,7 @@ impl<F> Sweep<'_, F> {
                     looked.looks.push(Look { seen, next, is_vacant });
                 }
                 Err(error) => {
-                    failures.note(&error);
+                    failures.log(&error);
                     let next = Some(known.now.after(RETRY));
                     looked.looks.push(Look { seen, next, is_vacant: false });
                 }
