@@ -30,6 +30,9 @@ use crate::support::{
     process::run,
 };
 
+/// Ends a document whose bytes are sent one after another, with pauses between them.
+const SLOW: &str = "slow";
+
 /// An https server that returns a key set.
 struct KeyServer {
     port: u16,
@@ -90,7 +93,14 @@ async fn serve(acceptor: TlsAcceptor, socket: TcpStream, answer: String) {
     if answer.is_empty() {
         sleep(Duration::from_secs(60)).await;
     }
-    let _ = stream.write_all(answer.as_bytes()).await;
+    let (length, pause) = match answer.ends_with(SLOW) {
+        true => (1, Duration::from_millis(500)),
+        false => (usize::MAX, Duration::ZERO),
+    };
+    for part in answer.as_bytes().chunks(length) {
+        let _ = stream.write_all(part).await;
+        sleep(pause).await;
+    }
     let _ = stream.shutdown().await;
 }
 
@@ -147,6 +157,7 @@ async fn a_server_does_not_start_without_its_key_set() {
         (&ours, ok("[]"), "not a JSON key set"),
         (&ours, "SSH-2.0-x\r\n".to_owned(), "invalid HTTP"),
         (&ours, String::new(), "no complete answer within 10s"),
+        (&ours, ok(SLOW), "no complete answer within 10s"),
     ];
     for (trusted, answer, reason) in cases {
         let keys = KeyServer::start(&ours, answer).await;
