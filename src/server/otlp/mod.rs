@@ -4,6 +4,9 @@
 //! and sends them to the collector in batches, one batch at a time. If the
 //! collector is slow or unreachable, the queue fills up, and further spans are dropped and counted
 //! (`spans` in the log line about reached limits).
+//!
+//! The SDK's `BatchSpanProcessor` (0.33) batches in the same way, but it tells nobody how many spans it
+//! has dropped, and it would convert spans on the worker threads.
 
 mod convert;
 

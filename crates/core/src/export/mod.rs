@@ -3,7 +3,8 @@
 //!
 //! `deploy/archive.md` specifies the format. A line has the names of a stored entry, and the fields
 //! of its record: the same serde type as in a data directory. Where a line differs from the record,
-//! the line says why. An importing engine rebuilds everything that it derives from entries, such as
+//! the line says why. Beyond the record, a line has the names, which are in the key of an entry, and the
+//! checks of values that only a file can claim. An importing engine rebuilds everything that it derives from entries, such as
 //! indexes. [`Export`] and [`Import`] move entries from and to Redis.
 
 mod entries;

@@ -1,6 +1,7 @@
 //! Exemplars of histograms in the text of the page.
 //!
-//! `prometheus-client` writes only exemplars of its own histograms, so this adds ours to its text:
+//! `prometheus-client` (0.25) writes only exemplars of its own histograms, because an exemplar cannot be
+//! constructed outside of it, so this adds ours to its text:
 //! ` # {trace_id="…"} SECONDS TIME` behind the first bucket that contains the call.
 
 use std::fmt::Write;

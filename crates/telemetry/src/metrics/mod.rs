@@ -5,6 +5,10 @@
 //! determines its labels; it is known when the program is compiled.
 //!
 //! The cells belong to the process: several servers in one process, as in tests, share them.
+//!
+//! Counters that are not per call, such as failovers, are cells as well: a field and a line of the page
+//! each. A family of prometheus-client would need a type for its labels and a registration instead, and
+//! its label values have no bound.
 
 mod by_thread;
 mod calls;

@@ -1,7 +1,6 @@
 //! Key sets (JWKS) and the algorithms of their signatures.
 //!
-//! Written over `ring`, because the JWT crates need a second library of cryptography, or the same
-//! code as here as a plug-in. Only asymmetric algorithms: a shared secret could also sign.
+//! Only asymmetric algorithms: a shared secret could also sign.
 
 use std::{collections::HashMap, fmt};
 
