@@ -47,6 +47,7 @@ pub(crate) mod scope;
 mod sequence;
 mod status;
 mod stock;
+#[cfg(feature = "console")]
 mod tonic_call;
 mod traced;
 mod traces;

@@ -31,6 +31,7 @@ pub(super) fn enter(
 }
 
 /// Counts a call of the console as [`enter`] does. It has no connection of its own.
+#[cfg(feature = "console")]
 pub(super) fn enter_console(
     engine: &Engine,
     method: &str,

@@ -40,7 +40,6 @@ use super::{
     rules::CurrentRules,
     scope::Origin,
     status,
-    tonic_call::{self, Called},
     traced::TracedCall,
     traces::{ServerSpan, Tracer},
 };
@@ -115,14 +114,19 @@ impl Routes {
     }
 
     /// Calls the service of a request whose rights are checked.
-    pub(super) fn call_in_process(&self, request: Request<Body>, origin: Origin) -> Called {
+    #[cfg(feature = "console")]
+    pub(super) fn call_in_process(
+        &self,
+        request: Request<Body>,
+        origin: Origin,
+    ) -> tollgate_console::Called {
         match request.uri().path().split('/').nth(1).unwrap_or_default() {
-            AdmissionHandlers::NAME => tonic_call::call(&self.admission, request, origin),
-            LockHandlers::NAME => tonic_call::call(&self.lock, request, origin),
-            RateHandlers::NAME => tonic_call::call(&self.rate, request, origin),
-            SequenceHandlers::NAME => tonic_call::call(&self.sequence, request, origin),
-            StockHandlers::NAME => tonic_call::call(&self.stock, request, origin),
-            EnvoyHandlers::NAME => tonic_call::call(&self.envoy, request, origin),
+            AdmissionHandlers::NAME => super::tonic_call::call(&self.admission, request, origin),
+            LockHandlers::NAME => super::tonic_call::call(&self.lock, request, origin),
+            RateHandlers::NAME => super::tonic_call::call(&self.rate, request, origin),
+            SequenceHandlers::NAME => super::tonic_call::call(&self.sequence, request, origin),
+            StockHandlers::NAME => super::tonic_call::call(&self.stock, request, origin),
+            EnvoyHandlers::NAME => super::tonic_call::call(&self.envoy, request, origin),
             _ => {
                 let mut others = self.others.clone();
                 Box::pin(async move { others.call(request).await })

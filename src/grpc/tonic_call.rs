@@ -1,8 +1,9 @@
 //! A call of a service within the process: through tonic, within the limits of its namespace.
 
-use std::{convert::Infallible, pin::Pin, sync::Arc};
+use std::{convert::Infallible, sync::Arc};
 
 use hyper::{Request, Response};
+use tollgate_console::Called;
 use tonic::{Status, body::Body, codegen::Service};
 
 use super::{
@@ -11,9 +12,6 @@ use super::{
     quota,
     scope::Origin,
 };
-
-/// The answer to a call, later.
-pub(super) type Called = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
 /// Calls a service.
 pub(super) fn call<T, S>(

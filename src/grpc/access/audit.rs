@@ -95,6 +95,7 @@ impl Audited {
     }
 
     /// Logs the call even if it needs only `use`.
+    #[cfg(feature = "console")]
     pub(super) fn log_always(&mut self) {
         self.is_logged = true;
     }

@@ -142,6 +142,7 @@ impl<T, S> Served<T, S> {
     }
 
     /// A clone of the tonic server.
+    #[cfg(feature = "console")]
     pub(super) fn tonic(&self) -> S
     where
         S: Clone,
