@@ -74,12 +74,12 @@ fn as_typed(mut command: clap::Command) -> clap::Command {
 
 /// Checks rules that concern several flags at once.
 fn check(command: &mut clap::Command, read: &Command) -> Result<(), Error> {
-    let (name, checked) = match read {
-        Command::Fleet(options) => ("fleet", options.check()),
-        Command::Rate(options) => ("rate", options.check()),
+    let checked = match read {
+        Command::Fleet(options) => options.check().map_err(|error| ("fleet", error)),
+        Command::Client(options) => options.check(),
         _ => return Ok(()),
     };
-    checked.map_err(|message| match command.find_subcommand_mut(name) {
+    checked.map_err(|(name, message)| match command.find_subcommand_mut(name) {
         Some(command) => command.error(ErrorKind::ValueValidation, message),
         None => command.error(ErrorKind::ValueValidation, message),
     })

@@ -9,29 +9,15 @@ use std::{
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
-use super::{envoy::EnvoyCommand, exit, version::VERSION};
+use super::{envoy::EnvoyCommand, version::VERSION};
 use crate::config::{
     DataDir, EmbeddedOptions, EngineChoice, ServeFlags,
     store::{self, ExportFlags, ImportFlags},
 };
 use tollgate_cli::{
-    ban::{self, BanOptions, BansOptions, KeyFlags},
-    health::{self, HealthOptions},
-    key::{self, KeyOptions},
-    lock::{self, LockOptions, WithParent},
-    next::{self, NextOptions},
+    ClientCommand, exit,
     output::{OutputFlags, OutputFormat},
-    pool::{self, PoolOptions},
     print::say,
-    rate::{self, RateOptions},
-    reload::{self, ReloadOptions},
-    sequence::{self, SequenceOptions},
-    status::{self, StatusOptions},
-    stock::{self, StockOptions},
-    store::{HELP as STORE_HELP, StoreOptions},
-    task::{self, TaskOptions},
-    top::{self, TopOptions},
-    watch::{self, WatchOptions},
 };
 use tollgate_engine::embedded::Durability;
 use tollgate_fleet::{self as fleet, FleetOptions};
@@ -97,59 +83,9 @@ pub(crate) enum Command {
     /// or the stock was exceeded
     #[command(after_help = fleet::HELP)]
     Fleet(Box<FleetOptions>),
-    /// Check the rate of a key; exits 1 if the call is refused
-    #[command(after_help = rate::HELP)]
-    Rate(RateOptions),
-    /// Take serial numbers of a sequence and print them, one per line
-    #[command(after_help = next::HELP)]
-    Next(NextOptions),
-    /// Set, reserve, confirm, cancel, show or list stock; exits 1 if the call is refused
-    #[command(after_help = stock::HELP)]
-    Stock(StockOptions),
-    /// Run a command while holding a lock; exits with the code of the command, or with 1 if another
-    /// owner holds the lock. Or list the held locks
-    #[command(after_help = lock::HELP)]
-    Lock(LockOptions),
-    /// Execute a command that ends with its parent; `tollgate lock` starts its command so
-    #[command(hide = true)]
-    WithParent(WithParent),
-    /// Print the events of a pool or of a policy's keys, one per line
-    #[command(after_help = watch::HELP)]
-    Watch(WatchOptions),
-    /// Ask whether a server is SERVING; exits 1 if it is NOT_SERVING
-    #[command(after_help = health::HELP)]
-    Health(HealthOptions),
-    /// Show, configure, pause, resume or reset pools; list or evict their leases
-    #[command(after_help = pool::HELP)]
-    Pool(PoolOptions),
-    /// List, queue, cancel or requeue tasks; exits 1 if the call is refused
-    #[command(after_help = task::HELP)]
-    Task(TaskOptions),
-    /// Ban a key
-    #[command(after_help = ban::HELP)]
-    Ban(BanOptions),
-    /// Lift the ban of a key
-    #[command(after_help = ban::HELP)]
-    Unban(KeyFlags),
-    /// List the running bans of a policy
-    #[command(after_help = ban::HELP)]
-    Bans(BansOptions),
-    /// Show the usage, the ban and the strikes of a key
-    #[command(after_help = key::HELP)]
-    Key(KeyOptions),
-    /// Show or list the last values of sequences, or move a sequence forward
-    #[command(after_help = sequence::HELP)]
-    Sequence(SequenceOptions),
-    /// Reload the configuration of a server, or show what would change; exits 1 if a key needs a
-    /// restart, and 78 if a file is wrong
-    #[command(after_help = reload::HELP)]
-    Reload(ReloadOptions),
-    /// Show version, engine, uptime and configuration of a server
-    #[command(after_help = status::HELP)]
-    Status(StatusOptions),
-    /// Show whether Redis has lost its data, or accept the loss; exits 1 if a loss is not accepted
-    #[command(after_help = STORE_HELP)]
-    Store(StoreOptions),
+    /// A command that is a client of a server.
+    #[command(flatten)]
+    Client(ClientCommand),
     /// Print a new token for a caller, and the digest that the configuration of the server needs
     Token(OutputFlags),
     /// Print the completion script of a shell
@@ -163,9 +99,6 @@ pub(crate) enum Command {
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
-    /// Show the pools of a server live in the terminal
-    #[command(after_help = top::HELP)]
-    Top(TopOptions),
 }
 
 /// What a server reports at its start.

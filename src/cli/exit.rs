@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use tollgate_cli::exit::{DATA, IO, NO_INPUT, OCCUPIED, UNAVAILABLE, end};
-pub(super) use tollgate_cli::exit::{REFUSED, TABLE, USAGE, config, unavailable, unwritten};
+pub(super) use tollgate_cli::exit::{REFUSED, USAGE, config, unavailable, unwritten};
 use tollgate_engine::{
     embedded::OpenError,
     export::{Failure, Unfit},

@@ -53,6 +53,9 @@ impl Default for MetricsSection {
     }
 }
 
+/// Whether the program contains the console.
+const HAS_CONSOLE: bool = cfg!(feature = "console");
+
 /// `[console]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -63,7 +66,7 @@ pub struct ConsoleSection {
 
 impl Default for ConsoleSection {
     fn default() -> ConsoleSection {
-        ConsoleSection { enabled: cfg!(feature = "console") }
+        ConsoleSection { enabled: HAS_CONSOLE }
     }
 }
 
@@ -120,7 +123,7 @@ impl AdminOptions {
                 )));
             }
         };
-        if console.enabled && !cfg!(feature = "console") {
+        if console.enabled && !HAS_CONSOLE {
             return Err(ConfigError::new(
                 "console.enabled: expected false, because this program was built without the \
                  feature console"

@@ -3,7 +3,7 @@
 
 use hyper::http::Extensions;
 
-use super::{held::ConnectionBudget, load, scope::Scope};
+use super::{held::ConnectionBudget, scope::Scope};
 use tollgate_core::{error::Error, names::Namespace};
 use tollgate_engine::{
     Engine,
@@ -41,7 +41,7 @@ pub(super) fn enter_console(
     let prefix = extensions.get::<Scope>().map_or(&[][..], |scope| scope.namespace().prefix());
     match namespaces.of(prefix).filter(|_| !namespaces.is_empty()) {
         None => Ok(None),
-        Some(used) => used.call(load::is_freeing(method)).map(Some),
+        Some(used) => used.call(super::load::is_freeing(method)).map(Some),
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) fn open(
 }
 
 #[cfg(not(feature = "console"))]
-pub(super) use absent::{Console, STREAM_AGE_MAX, open};
+pub(super) use absent::{NoConsole as Console, STREAM_AGE_MAX, open};
 
 /// What stands in for the console in a program without it.
 #[cfg(not(feature = "console"))]
@@ -33,35 +33,35 @@ mod absent {
 
     use super::{Access, Arc, PoolMetrics, Routes, RunningServer};
 
-    pub(in super::super) const STREAM_AGE_MAX: Duration = Duration::ZERO;
+    pub(in crate::server::admin) const STREAM_AGE_MAX: Duration = Duration::ZERO;
 
     /// A program without the console has no value of this type.
     #[derive(Debug)]
-    pub(in super::super) enum Console {}
+    pub(in crate::server::admin) enum NoConsole {}
 
-    impl Console {
-        pub(in super::super) async fn sample(&self) {
+    impl NoConsole {
+        pub(in crate::server::admin) async fn sample(&self) {
             match *self {}
         }
 
-        pub(in super::super) fn is_stream(_: &Response<PageBody>) -> bool {
+        pub(in crate::server::admin) fn is_stream(_: &Response<PageBody>) -> bool {
             false
         }
 
-        pub(in super::super) async fn answer(
-            self: &Arc<Console>,
+        pub(in crate::server::admin) async fn answer(
+            self: &Arc<NoConsole>,
             _: Request<Incoming>,
         ) -> Response<PageBody> {
             match **self {}
         }
     }
 
-    pub(in super::super) fn open(
+    pub(in crate::server::admin) fn open(
         _: &Arc<RunningServer>,
         _: Routes,
         _: &Arc<Access>,
         _: &Arc<PoolMetrics>,
-    ) -> Option<Arc<Console>> {
+    ) -> Option<Arc<NoConsole>> {
         None
     }
 }
