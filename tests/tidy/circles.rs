@@ -1,8 +1,8 @@
 //! The dependencies between the files of a crate have no cycle.
 //!
 //! A file depends on the files of the modules that its imports and paths name. A re-exported name
-//! counts for the file that defines it. A module with parts (`x/mod.rs` and the files below it)
-//! counts as the whole of its parts: a part may use names of the module that contains it.
+//! counts for the file that defines it. A module with parts (`x.rs` and the files below `x/`) counts
+//! as the whole of its parts: a part may use names of the module that contains it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

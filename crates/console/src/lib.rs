@@ -11,7 +11,7 @@
 //! 2. If the page has actions: `act` reads the [`fields::FormFields`] of the form, calls a service,
 //!    and returns the message for the user. The form is sent to the URL of its page, and its button
 //!    is shown only if `visit.may(…)`. The check of the call itself decides.
-//! 3. `pages/mod.rs`: a row in `PAGES`. A page about one thing has its name in the query:
+//! 3. `pages.rs`: a row in `PAGES`. A page about one thing has its name in the query:
 //!    `/pool?name=ar%3A1`, which `visit.name()` returns and `visit::encoded` writes.
 //! 4. Times, ages and numbers are [`format`]'s; charts are [`chart`]'s. askama escapes all else.
 //!

@@ -1,4 +1,4 @@
-//! The clocks of observations. Decisions have a clock of their own, in `crates/core/src/time/mod.rs`.
+//! The clocks of observations. Decisions have a clock of their own, in `crates/core/src/time.rs`.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

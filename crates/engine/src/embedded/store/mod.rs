@@ -41,7 +41,7 @@ use tollgate_core::{
     time::Mark,
 };
 
-/// The only table: keys and values of `crates/core/src/persistence/mod.rs`.
+/// The only table: keys and values of `crates/core/src/persistence.rs`.
 const ENTRIES: TableDefinition<&[u8], &[u8]> = TableDefinition::new("entries");
 /// The database file of a data directory.
 pub(super) const FILE: &str = "tollgate.redb";

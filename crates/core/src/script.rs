@@ -1,6 +1,6 @@
 //! All Lua scripts: one script per decision, in a module for each folder of `lua/`.
 //!
-//! `build.rs` builds them with `include.rs` of this folder: the numbers of KEYS and ARGV come from
+//! `build.rs` builds them with `include.rs` of the folder `script`: the numbers of KEYS and ARGV come from
 //! the header of a script, its fragments from its `@include` lines.
 
 /// The Lua twin of a decision.
@@ -32,7 +32,7 @@ pub struct Script {
 
 include!(concat!(env!("OUT_DIR"), "/scripts.rs"));
 
-const CLOCK: &str = include_str!("../../../../lua/lib/clock.lua");
+const CLOCK: &str = include_str!("../../../lua/lib/clock.lua");
 
 impl Script {
     /// The text that Redis executes. `clock` replaces the clock fragment. Tests step the time this
