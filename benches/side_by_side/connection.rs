@@ -85,9 +85,10 @@ impl Connection {
         while let Some(chunk) = body.data().await {
             let chunk = chunk?;
             body.flow_control().release_capacity(chunk.len())?;
-            received = match received.is_empty() {
-                true => chunk,
-                false => BytesMut::from_iter(received.iter().chain(&chunk)).freeze(),
+            received = if received.is_empty() {
+                chunk
+            } else {
+                BytesMut::from_iter(received.iter().chain(&chunk)).freeze()
             };
         }
         match body.trailers().await? {

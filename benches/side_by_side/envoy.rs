@@ -64,9 +64,10 @@ fn call((descriptors, is_refused): Asked, accepts: fn(&[u8]) -> bool) -> Call {
 }
 
 fn load(asked: Asked) -> Load {
-    match asked.1 {
-        true => Load::of(call(asked, first_is::<OVER>), 1),
-        false => Load::of(call(asked, first_is::<OK>), KEYS),
+    if asked.1 {
+        Load::of(call(asked, first_is::<OVER>), 1)
+    } else {
+        Load::of(call(asked, first_is::<OK>), KEYS)
     }
 }
 

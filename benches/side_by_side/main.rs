@@ -77,9 +77,10 @@ async fn measure(options: &Options) -> Result<(), String> {
     // Reads the machine's load before the benchmark adds its own.
     let circumstances = readme::circumstances();
     let mut ports = Ports::from(options.ports);
-    let (mut rows, mut skipped) = match options.no_loads {
-        true => (Vec::new(), Vec::new()),
-        false => loads::start(options, &mut ports).await?,
+    let (mut rows, mut skipped) = if options.no_loads {
+        (Vec::new(), Vec::new())
+    } else {
+        loads::start(options, &mut ports).await?
     };
     if options.with_peers() && !options.no_loads {
         skipped.extend(peers::start(options, &mut ports, &mut rows).await);

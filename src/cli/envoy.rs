@@ -45,15 +45,14 @@ pub(super) fn run(command: &EnvoyCommand) -> Result<ExitCode, ExitCode> {
     for text in descriptor {
         let (steps, found) = explain(&rules, domain, &entries(text));
         is_found &= found;
-        match output.is_json() {
-            true => {
-                let lines: Vec<&str> = steps.lines().map(str::trim_start).collect();
-                let result = serde_json::json!({
-                    "domain": domain, "descriptor": text, "matched": found, "steps": lines,
-                });
-                print::say(&json::object(&result));
-            }
-            false => print::say(steps.trim_end()),
+        if output.is_json() {
+            let lines: Vec<&str> = steps.lines().map(str::trim_start).collect();
+            let result = serde_json::json!({
+                "domain": domain, "descriptor": text, "matched": found, "steps": lines,
+            });
+            print::say(&json::object(&result));
+        } else {
+            print::say(steps.trim_end())
         }
     }
     Ok(ExitCode::from(if is_found { 0 } else { exit::REFUSED }))

@@ -78,9 +78,10 @@ fn page(command: &Command, name: &str) -> io::Result<String> {
 fn in_ascii(page: &str) -> String {
     let mut text = String::with_capacity(page.len());
     for char in page.chars() {
-        match char.is_ascii() {
-            true => text.push(char),
-            false => text += &format!("\\[u{:04X}]", u32::from(char)),
+        if char.is_ascii() {
+            text.push(char)
+        } else {
+            text += &format!("\\[u{:04X}]", u32::from(char))
         }
     }
     text

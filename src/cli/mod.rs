@@ -102,9 +102,10 @@ fn check_config(file: &Path, output: OutputFlags) -> Result<(), ExitCode> {
 fn new_token(output: OutputFlags) -> Result<(), ExitCode> {
     let token = access::generate().map_err(|error| exit::unavailable(&error))?;
     let digest = access::Digest::of(token.as_bytes()).hex();
-    let text = match output.is_json() {
-        true => json::object(&serde_json::json!({ "token": token, "tokenSha256": digest })) + "\n",
-        false => format!("token:        {token}\ntoken_sha256: {digest}\n"),
+    let text = if output.is_json() {
+        json::object(&serde_json::json!({ "token": token, "tokenSha256": digest })) + "\n"
+    } else {
+        format!("token:        {token}\ntoken_sha256: {digest}\n")
     };
     let printed = print::hand_over(&text);
     printed.map_err(|error| exit::unavailable(&format!("cannot print the token: {error}")))
@@ -142,9 +143,10 @@ async fn import(flags: &ImportFlags, output: OutputFlags) -> Result<(), ExitCode
     let mut store = open(&flags.store, Store::directory).await?;
     let imported = transfer::import(&mut store, &flags.file, flags.replace).await;
     let imported = imported.map_err(|failure| exit::transfer(&failure))?;
-    match output.is_json() {
-        true => print::say(&json::object(&imported.json())),
-        false => print::say(&imported.to_string()),
+    if output.is_json() {
+        print::say(&json::object(&imported.json()))
+    } else {
+        print::say(&imported.to_string())
     }
     Ok(())
 }

@@ -99,10 +99,9 @@ pub fn check_folder(folder: &Path, merge_domains: bool) -> Result<EnvoyRules, St
 /// Reads a share from 0 to 1; whole numbers are fine.
 fn near_limit_ratio<'de, D: Deserializer<'de>>(d: D) -> Result<Option<f32>, D::Error> {
     let ratio = f32::deserialize(d)?;
-    match (0.0..=1.0).contains(&ratio) {
-        true => Ok(Some(ratio)),
-        false => {
-            Err(D::Error::custom(format!("envoy.near_limit_ratio = {ratio}: expected 0 to 1")))
-        }
+    if (0.0..=1.0).contains(&ratio) {
+        Ok(Some(ratio))
+    } else {
+        Err(D::Error::custom(format!("envoy.near_limit_ratio = {ratio}: expected 0 to 1")))
     }
 }

@@ -49,8 +49,9 @@ impl ConfigError {
         let start = position.map(|position| position.start);
         let line = start.map_or(0, |start| line_at(text, start));
         let place = start.map(|start| format!("line {line}, column {}: ", column_at(text, start)));
-        let key = start.and_then(|start| key_at(text, start).or_else(|| bare_key(text, line)));
-        let key = key.unwrap_or_default();
+        let key = start
+            .and_then(|start| key_at(text, start).or_else(|| bare_key(text, line)))
+            .unwrap_or_default();
         let about = if key.is_empty() { String::new() } else { format!("{key}: ") };
         let message = format!("{file}: {}{about}{reason}", place.unwrap_or_default());
         ConfigError(Box::new(InvalidConfig { message, file, line, key }))

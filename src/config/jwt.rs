@@ -63,16 +63,13 @@ impl JwtSection {
         if algorithms.is_empty() {
             return Err(format!("jwt.algorithms: expected some of {}", JwtAlgorithm::names()));
         }
-        match self.is_url() {
-            // The error does not quote what may contain a password.
-            true => drop(fetch::parse(&self.jwks).map_err(|error| format!("jwt.jwks: {error}"))?),
-            false if self.jwks_ca.is_some() => {
-                return Err("jwt.jwks_ca: requires an https URL in jwt.jwks".to_owned());
-            }
-            false if self.jwks_refresh.is_some() => {
-                return Err("jwt.jwks_refresh: requires an https URL in jwt.jwks".to_owned());
-            }
-            false => {}
+        if self.is_url() {
+            // The error does not quote the URL, which may contain a password.
+            fetch::parse(&self.jwks).map_err(|error| format!("jwt.jwks: {error}"))?;
+        } else if self.jwks_ca.is_some() {
+            return Err("jwt.jwks_ca: requires an https URL in jwt.jwks".to_owned());
+        } else if self.jwks_refresh.is_some() {
+            return Err("jwt.jwks_refresh: requires an https URL in jwt.jwks".to_owned());
         }
         match keys {
             KeySet::Skip => Ok(None),

@@ -104,13 +104,12 @@ impl KeySets {
 /// Fetches the document of a URL and checks it.
 fn fetched(section: &JwtSection) -> Result<Vec<u8>, String> {
     let ca = section.jwks_ca();
-    let authorities = Authorities::read(ca.map(PathBuf::as_path));
-    let authorities = authorities.map_err(|error| match ca {
+    let authorities = Authorities::read(ca.map(PathBuf::as_path)).map_err(|error| match ca {
         Some(file) => format!("jwt.jwks_ca = \"{}\": {error}", file.display()),
         None => section.failed(&error),
     })?;
-    let document = fetch::fetch(section.url(), authorities);
-    let document = document.map_err(|error| section.failed(&error))?;
+    let document =
+        fetch::fetch(section.url(), authorities).map_err(|error| section.failed(&error))?;
     section.check_document(&document)?;
     Ok(document)
 }

@@ -46,9 +46,10 @@ fn sampling<'de, D: Deserializer<'de>>(d: D) -> Result<Option<f64>, D::Error> {
         Share::Whole(share) => share as f64,
         Share::Part(share) => share,
     };
-    match (0.0..=1.0).contains(&share) {
-        true => Ok(Some(share)),
-        false => Err(D::Error::custom(format!("otlp.sampling = {share}: expected 0 to 1"))),
+    if (0.0..=1.0).contains(&share) {
+        Ok(Some(share))
+    } else {
+        Err(D::Error::custom(format!("otlp.sampling = {share}: expected 0 to 1")))
     }
 }
 

@@ -110,9 +110,10 @@ fn answer_timeout<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Millis>, D::
 fn key_prefix<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
     fn check(text: &str) -> Result<String, String> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
-        match !text.is_empty() && text.len() <= 64 && text.chars().all(plain) {
-            true => Ok(text.to_owned()),
-            false => Err("expected 1 to 64 letters, digits, - _ . or :".to_owned()),
+        if !text.is_empty() && text.len() <= 64 && text.chars().all(plain) {
+            Ok(text.to_owned())
+        } else {
+            Err("expected 1 to 64 letters, digits, - _ . or :".to_owned())
         }
     }
     text(d, "redis.key_prefix", check).map(Some)
@@ -120,9 +121,10 @@ fn key_prefix<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Erro
 
 fn store_id<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
     fn check(text: &str) -> Result<String, String> {
-        match is_store_id(text) {
-            true => Ok(text.to_owned()),
-            false => Err("expected 1 to 64 hexadecimal digits".to_owned()),
+        if is_store_id(text) {
+            Ok(text.to_owned())
+        } else {
+            Err("expected 1 to 64 hexadecimal digits".to_owned())
         }
     }
     text(d, "redis.store_id", check).map(Some)

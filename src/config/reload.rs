@@ -240,8 +240,7 @@ impl Reload for Reloader {
             }
             let reloading = spawn_blocking(move || {
                 // Locked before the files are read, so that the second of two reloads reads newer files.
-                let tried = self.tried.try_lock_for(RELOAD_TIME_MAX);
-                let mut tried = tried.ok_or_else(stuck)?;
+                let mut tried = self.tried.try_lock_for(RELOAD_TIME_MAX).ok_or_else(stuck)?;
                 let inputs = Inputs::read(&self.flags, &self.key_sets);
                 self.run(&mut tried, &inputs, dry_run)
             });

@@ -26,13 +26,14 @@ where
     D: Deserializer<'de>,
 {
     let number = i64::deserialize(d)?;
-    match bounds.contains(&number) {
-        true => Ok(number),
-        false => Err(D::Error::custom(format!(
+    if bounds.contains(&number) {
+        Ok(number)
+    } else {
+        Err(D::Error::custom(format!(
             "{key} = {number}: expected {} to {}",
             bounds.start(),
             bounds.end()
-        ))),
+        )))
     }
 }
 

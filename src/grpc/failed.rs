@@ -49,10 +49,7 @@ pub(super) fn note(service: &'static str, method: &'static str, origin: &Origin,
             )
         };
     }
-    match is_warning {
-        true => line!(warn),
-        false => line!(debug),
-    }
+    if is_warning { line!(warn) } else { line!(debug) }
 }
 
 /// Logs a failed call that went through tonic. Finds the RPC by the path.

@@ -118,15 +118,14 @@ impl AsyncRead for CallerConnection {
         }
         let most = ready!(self.pace.poll_ready(cx));
         let before = buffer.filled().len();
-        let read = match most < buffer.remaining() {
-            true => {
-                let mut part = ReadBuf::new(buffer.initialize_unfilled_to(most));
-                let read = Pin::new(&mut self.stream).poll_read(cx, &mut part);
-                let bytes = part.filled().len();
-                buffer.advance(bytes);
-                read
-            }
-            false => Pin::new(&mut self.stream).poll_read(cx, buffer),
+        let read = if most < buffer.remaining() {
+            let mut part = ReadBuf::new(buffer.initialize_unfilled_to(most));
+            let read = Pin::new(&mut self.stream).poll_read(cx, &mut part);
+            let bytes = part.filled().len();
+            buffer.advance(bytes);
+            read
+        } else {
+            Pin::new(&mut self.stream).poll_read(cx, buffer)
         };
         self.pace.read(&buffer.filled()[before..]);
         let memory = self.pace.memory();

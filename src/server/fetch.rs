@@ -86,9 +86,10 @@ pub fn parse(url: &str) -> Result<Uri, String> {
     let expected = || "expected a URL such as \"https://issuer.example/keys\"".to_owned();
     let url: Uri = url.parse().map_err(|_| expected())?;
     let has_user = url.authority().is_some_and(|authority| authority.as_str().contains('@'));
-    match url.scheme_str() == Some("https") && url.host().is_some() && !has_user {
-        true => Ok(url),
-        false => Err(expected()),
+    if url.scheme_str() == Some("https") && url.host().is_some() && !has_user {
+        Ok(url)
+    } else {
+        Err(expected())
     }
 }
 

@@ -107,10 +107,7 @@ impl HeaderTable {
             0 => 2,
             _ => 1,
         };
-        match first & mask == mask {
-            true => self.next = BlockPart::Index,
-            false => self.go_on(),
-        }
+        if first & mask == mask { self.next = BlockPart::Index } else { self.go_on() }
     }
 
     /// Continues with the next string, or with the next field.

@@ -24,9 +24,10 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     }
     let mut bytes = Vec::new();
     file.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > BYTES_MAX {
-        true => Err(io::Error::new(ErrorKind::FileTooLarge, "the file is longer than 16 MiB")),
-        false => Ok(bytes),
+    if bytes.len() as u64 > BYTES_MAX {
+        Err(io::Error::new(ErrorKind::FileTooLarge, "the file is longer than 16 MiB"))
+    } else {
+        Ok(bytes)
     }
 }
 

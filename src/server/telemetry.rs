@@ -41,19 +41,16 @@ pub fn init(json: bool, level: &str) -> LogLevel {
         // tracing would report a failed write on standard error, and panic if that fails too. A
         // full disk must not end the server.
         .log_internal_errors(false);
-    match json {
-        true => {
-            let subscriber = subscriber.json().flatten_event(true).with_filter_reloading();
-            let handle = subscriber.reload_handle();
-            subscriber.init();
-            LogLevel(Box::new(move |filter| handle.reload(filter)))
-        }
-        false => {
-            let subscriber = subscriber.with_ansi(colors).with_filter_reloading();
-            let handle = subscriber.reload_handle();
-            subscriber.init();
-            LogLevel(Box::new(move |filter| handle.reload(filter)))
-        }
+    if json {
+        let subscriber = subscriber.json().flatten_event(true).with_filter_reloading();
+        let handle = subscriber.reload_handle();
+        subscriber.init();
+        LogLevel(Box::new(move |filter| handle.reload(filter)))
+    } else {
+        let subscriber = subscriber.with_ansi(colors).with_filter_reloading();
+        let handle = subscriber.reload_handle();
+        subscriber.init();
+        LogLevel(Box::new(move |filter| handle.reload(filter)))
     }
 }
 
@@ -90,10 +87,13 @@ impl Write for Escaping {
 /// `audit`. `None` if the text is neither.
 pub fn filter(text: &str) -> Option<EnvFilter> {
     const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
-    match LEVELS.contains(&text) {
-        true => EnvFilter::try_new(format!("warn,{AUDIT}=info,tollgate={text}")).ok(),
-        false if text.contains('=') && text.contains(AUDIT) => EnvFilter::try_new(text).ok(),
-        false if text.contains('=') => EnvFilter::try_new(format!("{AUDIT}=info,{text}")).ok(),
-        false => None,
+    if LEVELS.contains(&text) {
+        EnvFilter::try_new(format!("warn,{AUDIT}=info,tollgate={text}")).ok()
+    } else if !text.contains('=') {
+        None
+    } else if text.contains(AUDIT) {
+        EnvFilter::try_new(text).ok()
+    } else {
+        EnvFilter::try_new(format!("{AUDIT}=info,{text}")).ok()
     }
 }

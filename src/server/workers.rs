@@ -229,22 +229,21 @@ async fn serve_connection(
     let age = tls.and_then(|tls| tls.connection_age());
     let mut served = pin!(http2.serve_connection(TokioIo::new(connection), services));
     let ended = tokio::select! {
-        biased;
-        ended = poll_fn(|cx| poll(served.as_mut(), &turn, cx)) => ended,
-        is_old = retire(&mut draining, age) => {
-            served.as_mut().graceful_shutdown();
-            let finish = poll_fn(|cx| poll(served.as_mut(), &turn, cx));
-            match is_old {
-                // A watch could keep the connection, and a revoked certificate, for ever.
-                true => match timeout(WAIT_MAX.duration(), finish).await {
-                    Ok(ended) => ended,
-                    Err(_) => return,
-                },
-                // The server ends its drain.
-                false => finish.await,
+            biased;
+            ended = poll_fn(|cx| poll(served.as_mut(), &turn, cx)) => ended,
+            is_old = retire(&mut draining, age) => {
+                served.as_mut().graceful_shutdown();
+                let finish = poll_fn(|cx| poll(served.as_mut(), &turn, cx));
+                if is_old {
+    // A watch could keep the connection, and a revoked certificate, for ever.
+     match timeout(WAIT_MAX.duration(), finish).await {
+                        Ok(ended) => ended,
+                        Err(_) => return,
+                    } } else {
+    // The server ends its drain.
+     finish.await }
             }
-        }
-    };
+        };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection has failed");
     }

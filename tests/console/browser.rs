@@ -212,10 +212,7 @@ impl Browser {
 }
 
 fn locator(selector: &str) -> Locator<'_> {
-    match selector.starts_with("//") {
-        true => Locator::XPath(selector),
-        false => Locator::Css(selector),
-    }
+    if selector.starts_with("//") { Locator::XPath(selector) } else { Locator::Css(selector) }
 }
 
 /// A command of chromedriver.

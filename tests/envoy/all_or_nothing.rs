@@ -89,8 +89,9 @@ async fn all_algorithms_take_back_their_hits(world: World) {
 }
 
 async fn concurrent_requests_count_exactly(world: World) {
-    let file = RULES.replace("requests_per_unit: 5", "requests_per_unit: 40");
-    let file = file.replace("requests_per_unit: 3", "requests_per_unit: 60");
+    let file = RULES
+        .replace("requests_per_unit: 5", "requests_per_unit: 40")
+        .replace("requests_per_unit: 3", "requests_per_unit: 60");
     let service = std::sync::Arc::new(Service::new(world.is_redis(), &file).await);
     let tasks: Vec<_> = (0..8)
         .map(|_| {
@@ -177,9 +178,10 @@ impl Model {
             // A read needs room for a hit.
             let is_over = *count + u64::from(*hits == 0) > u64::from(*limit);
             over.push(Some((is_over, u64::from(*limit).saturating_sub(*count), *shadow)));
-            match *quota || self.settings.quota_mode {
-                true => quotas.push(is_over && !shadow),
-                false => is_refused |= is_over && !shadow,
+            if *quota || self.settings.quota_mode {
+                quotas.push(is_over && !shadow)
+            } else {
+                is_refused |= is_over && !shadow
             }
         }
         is_refused |= !quotas.is_empty() && !quotas.contains(&false);

@@ -146,9 +146,10 @@ impl Admissions {
 
     /// Fails unless the admission may have begun unseen.
     fn unseen(&self, event: &Event) -> Result<(), String> {
-        match event.fencing_token < self.unseen_below {
-            true => Ok(()),
-            false => Err("its token was never ADMITTED".to_owned()),
+        if event.fencing_token < self.unseen_below {
+            Ok(())
+        } else {
+            Err("its token was never ADMITTED".to_owned())
         }
     }
 

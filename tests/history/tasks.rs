@@ -104,9 +104,10 @@ impl Tasks {
             return Err(format!("it was over with {kind} at cursor {cursor}"));
         }
         if event.attempt == 0 {
-            return match task.queued && !missed {
-                true => Err("it was queued, but the event has no attempt".to_owned()),
-                false => Ok(()),
+            return if task.queued && !missed {
+                Err("it was queued, but the event has no attempt".to_owned())
+            } else {
+                Ok(())
             };
         }
         if !task.queued && self.whole {
@@ -117,9 +118,10 @@ impl Tasks {
         if let Some(most) = self.max_attempts.filter(|most| event.attempt > *most) {
             return Err(format!("more than {most} attempts"));
         }
-        match event.attempt == before + 1 || unknown && event.attempt > before {
-            true => Ok(()),
-            false => Err(format!("the attempt before was {before}")),
+        if event.attempt == before + 1 || unknown && event.attempt > before {
+            Ok(())
+        } else {
+            Err(format!("the attempt before was {before}"))
         }
     }
 
@@ -130,9 +132,10 @@ impl Tasks {
         if let Some((kind, cursor)) = before.filter(|(kind, _)| !after.contains(kind)) {
             return Err(format!("it was over with {kind} at cursor {cursor}"));
         }
-        match std::mem::replace(&mut task.queued, true) || !self.whole {
-            true => Ok(()),
-            false => Err("it was never queued".to_owned()),
+        if std::mem::replace(&mut task.queued, true) || !self.whole {
+            Ok(())
+        } else {
+            Err("it was never queued".to_owned())
         }
     }
 }

@@ -44,12 +44,13 @@ impl Reloads {
         let files = Files::new(&Authority::new("unused").server());
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("test-reload-{}-{number}", std::process::id());
-        let (engine, redis) = match redis {
-            true => (
+        let (engine, redis) = if redis {
+            (
                 format!("engine = \"{}\"\n", redis_url()),
                 format!("[redis]\nkey_prefix = \"{prefix}\"\n"),
-            ),
-            false => (String::new(), String::new()),
+            )
+        } else {
+            (String::new(), String::new())
         };
         files.write("tollgate.toml", &format!("{top}{engine}{redis}{sections}"));
         let path = files.text("tollgate.toml");

@@ -69,11 +69,9 @@ macro_rules! capabilities {
                 match (request, answer) {
                     $((Request::$kind(part, ask), Answer::$kind(answer)) => {
                         let state = &mut self.$place[usize::from(part.index)];
-                        match state.part() == *part {
-                            true => Arc::make_mut(state).check(ask, answer, now),
-                            // Of an earlier generation, whose model was dropped.
-                            false => Ok(()),
-                        }
+                        if state.part() == *part { Arc::make_mut(state).check(ask, answer, now) } else {
+// Of an earlier generation, whose model was dropped.
+ Ok(()) }
                     })*
                     _ => Err("the answer belongs to the call"),
                 }

@@ -78,8 +78,9 @@ impl Lock {
                 Ok(())
             }
             Acquisition::Held { holder, retry_after, .. } => {
-                let other = held.filter(|held| held.owner != owner);
-                let other = other.ok_or("HELD only while another owner holds the lock")?;
+                let other = held
+                    .filter(|held| held.owner != owner)
+                    .ok_or("HELD only while another owner holds the lock")?;
                 holds(**holder == *text('o', other.owner).as_bytes(), "HELD names the holder")?;
                 let wait = (other.expire - now).div_ceil(1000);
                 holds(retry_after.0 == wait, "retry_after lasts until the end of the lease")
@@ -138,8 +139,7 @@ impl Capability for Lock {
     fn ask(&mut self, random: &mut ChaCha8Rng, _: u64) -> Ask {
         let last = self.last.as_ref().filter(|_| random.random_bool(0.6));
         let owner = last.map_or(random.random_range(0..4), |last| last.owner);
-        let token = self.last.as_ref().map(|last| last.token);
-        let token = token.filter(|_| random.random_bool(0.5));
+        let token = self.last.as_ref().map(|last| last.token).filter(|_| random.random_bool(0.5));
         let length = [50, 400, 3000, 60_000, 7_200_000][random.random_range(0..5)];
         match random.random_range(0..10) {
             0..4 => Ask::Acquire { owner: random.random_range(0..4), length },

@@ -232,8 +232,9 @@ impl TlsServer {
     ) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(ca.as_bytes()).unwrap()).unwrap();
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-        let builder = builder.with_safe_default_protocol_versions().unwrap();
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap();
         let mut config = builder.with_root_certificates(roots).with_no_client_auth();
         config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
         let socket = TcpStream::connect(("127.0.0.1", self.server.port)).await?;

@@ -60,8 +60,8 @@ impl World {
         device: &str,
         task: &str,
     ) -> Result<Dispatch, AdmitDecision> {
-        let response = self.client.clone().admit_task(admit(pool, device, task)).await;
-        let response = response.unwrap().into_inner();
+        let response =
+            self.client.clone().admit_task(admit(pool, device, task)).await.unwrap().into_inner();
         if response.decision() != AdmitDecision::Admitted {
             assert!(response.task.is_none() && response.lease.is_none());
             return Err(response.decision());

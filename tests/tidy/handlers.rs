@@ -98,8 +98,8 @@ fn handlers_know_only_the_entries_of_the_engine() {
 fn every_verb_with_outcomes_is_in_the_registry() {
     let registry =
         std::fs::read_to_string(super::root().join("crates/engine/src/registry.rs")).unwrap();
-    let list = registry.split("macro_rules! counted_verbs").nth(1).unwrap();
-    let list = list.split("};").next().unwrap();
+    let list =
+        registry.split("macro_rules! counted_verbs").nth(1).unwrap().split("};").next().unwrap();
     let mut verbs = 0;
     for (path, text) in super::sources() {
         for after in text.split("const PROPERTIES: Properties<").skip(1) {

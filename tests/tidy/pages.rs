@@ -82,8 +82,7 @@ fn j33_the_reasons_of_the_lints_name_files_that_exist() {
 
 /// The links of a text to files: the text of each link, and its path without the anchor.
 fn links(text: &str) -> Vec<(&str, &str)> {
-    let links = text.split("](").zip(text.split("](").skip(1));
-    let links = links.map(|(before, after)| {
+    let links = text.split("](").zip(text.split("](").skip(1)).map(|(before, after)| {
         let name = before.rsplit('[').next().unwrap();
         (name, after.split([')', '#']).next().unwrap())
     });
@@ -154,8 +153,7 @@ fn pages_name_log_lines_that_exist() {
 #[test]
 fn contributing_names_every_file_that_a_capability_needs() {
     let page = fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();
-    let steps = page.split_once("## Add a verb").unwrap().1;
-    let steps = steps.split_once("## Add a limit").unwrap().0;
+    let steps = page.split_once("## Add a verb").unwrap().1.split_once("## Add a limit").unwrap().0;
     let names = |line: &str| {
         let code = line.split("//").next().unwrap();
         ["stock::", "mod stock", "Stock"].iter().any(|name| {

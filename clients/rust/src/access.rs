@@ -58,9 +58,10 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
 /// Reads a file with at least one certificate. Without one, the TLS library would trust nobody.
 fn read_certificate(path: &Path) -> Result<Vec<u8>, Error> {
     let pem = read(path)?;
-    match pem.windows(BEGIN.len()).any(|part| part == BEGIN) {
-        true => Ok(pem),
-        false => Err(invalid(format!("{}: expected a certificate in PEM", path.display()))),
+    if pem.windows(BEGIN.len()).any(|part| part == BEGIN) {
+        Ok(pem)
+    } else {
+        Err(invalid(format!("{}: expected a certificate in PEM", path.display())))
     }
 }
 

@@ -143,9 +143,10 @@ impl Admit {
             max_wait: (!wait.is_zero()).then(|| time::wire(wait)),
         };
         let deadline = connection.deadline() + wait;
-        match wait.is_zero() {
-            true => connection.timed(deadline, message).await,
-            false => connection.waiting(deadline, message).await,
+        if wait.is_zero() {
+            connection.timed(deadline, message).await
+        } else {
+            connection.waiting(deadline, message).await
         }
     }
 

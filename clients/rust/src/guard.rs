@@ -152,9 +152,10 @@ impl LockRequest {
             max_wait: (!wait.is_zero()).then(|| time::wire(wait)),
         };
         let deadline = self.connection.deadline() + wait;
-        match wait.is_zero() {
-            true => self.connection.timed(deadline, message).await,
-            false => self.connection.waiting(deadline, message).await,
+        if wait.is_zero() {
+            self.connection.timed(deadline, message).await
+        } else {
+            self.connection.waiting(deadline, message).await
         }
     }
 

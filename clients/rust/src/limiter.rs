@@ -136,9 +136,10 @@ fn is_undecided(error: &Error) -> bool {
 
 impl Rate {
     fn new(response: pb::CheckRateResponse) -> Result<Rate, Error> {
-        let retry_after = match response.allowed {
-            true => None,
-            false => Some(time::length(response.retry_after, "retry_after")?),
+        let retry_after = if response.allowed {
+            None
+        } else {
+            Some(time::length(response.retry_after, "retry_after")?)
         };
         Ok(Rate {
             allowed: response.allowed,

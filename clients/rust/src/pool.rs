@@ -217,9 +217,10 @@ impl Pool {
             return Err(Error::new(Code::Unavailable, message));
         }
         let unknown = [EnqueueStatus::Unspecified, EnqueueStatus::Unreadable];
-        match statuses.len() == count && !statuses.iter().any(|status| unknown.contains(status)) {
-            true => Ok(statuses),
-            false => Err(Error::malformed("results")),
+        if statuses.len() == count && !statuses.iter().any(|status| unknown.contains(status)) {
+            Ok(statuses)
+        } else {
+            Err(Error::malformed("results"))
         }
     }
 

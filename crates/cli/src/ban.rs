@@ -118,9 +118,12 @@ pub async fn unban(options: &KeyFlags) -> Result<ExitCode, ClientError> {
     let answer = connection.unban(key, policy.as_deref().unwrap_or_default(), actor).await;
     let answer =
         answer.map_err(|error| failed(&what, &server.url, &error, advice(client::fate(&error))))?;
-    output.say("UnbanResponse", &answer, || match answer.existed {
-        true => format!("{key}: the ban is lifted; strikes and usage are cleared"),
-        false => format!("{key}: was not banned; strikes and usage are cleared"),
+    output.say("UnbanResponse", &answer, || {
+        if answer.existed {
+            format!("{key}: the ban is lifted; strikes and usage are cleared")
+        } else {
+            format!("{key}: was not banned; strikes and usage are cleared")
+        }
     });
     Ok(ExitCode::SUCCESS)
 }
@@ -169,9 +172,10 @@ fn end(until: Option<prost_types::Timestamp>) -> String {
 
 /// Parses an actor. Control characters cannot be sent.
 fn actor(text: &str) -> Result<String, String> {
-    match text.len() <= 256 && !text.chars().any(char::is_control) {
-        true => Ok(text.to_owned()),
-        false => Err("expected at most 256 bytes without control characters".to_owned()),
+    if text.len() <= 256 && !text.chars().any(char::is_control) {
+        Ok(text.to_owned())
+    } else {
+        Err("expected at most 256 bytes without control characters".to_owned())
     }
 }
 

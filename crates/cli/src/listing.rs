@@ -40,12 +40,11 @@ impl<T: Message, const N: usize> PrintedList<T, N> {
         let (mut table, mut token) = (Table::new(self.columns), String::new());
         loop {
             let (entries, next) = read(&token).await.map_err(|error| fail(&error))?;
-            let text = match output.is_json() {
-                true => {
-                    let line = |entry: &T| json::message(self.message, entry) + "\n";
-                    entries.iter().map(line).collect()
-                }
-                false => table.page(entries.iter().map(self.row)),
+            let text = if output.is_json() {
+                let line = |entry: &T| json::message(self.message, entry) + "\n";
+                entries.iter().map(line).collect()
+            } else {
+                table.page(entries.iter().map(self.row))
             };
             let reads_on = print(&text)
                 .map_err(|error| ClientError(format!("cannot print the list: {error}")))?;

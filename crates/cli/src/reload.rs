@@ -81,9 +81,10 @@ fn text(reloaded: &ReloadConfigResponse, dry_run: bool) -> String {
         1 => "1 difference".to_owned(),
         count => format!("{count} differences"),
     };
-    let end = match dry_run && !differences.is_empty() {
-        true => format!("{count}; nothing was changed (--dry-run)"),
-        false => format!("{count}; the configuration {hash} is in use"),
+    let end = if dry_run && !differences.is_empty() {
+        format!("{count}; nothing was changed (--dry-run)")
+    } else {
+        format!("{count}; the configuration {hash} is in use")
     };
     let lines = differences.iter().map(line).chain([end]);
     lines.collect::<Vec<_>>().join("\n")

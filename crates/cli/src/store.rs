@@ -102,9 +102,10 @@ fn text(status: &GetStatusResponse) -> String {
     if !store_id.is_empty() {
         lines.push(format!("id     {store_id}"));
     }
-    match store_losses.is_empty() {
-        true => lines.push("loss   none".to_owned()),
-        false => lines.extend(store_losses.iter().map(|loss| format!("loss   {}", line(loss)))),
+    if store_losses.is_empty() {
+        lines.push("loss   none".to_owned())
+    } else {
+        lines.extend(store_losses.iter().map(|loss| format!("loss   {}", line(loss))))
     }
     lines.join("\n")
 }

@@ -111,9 +111,10 @@ pub(super) fn page(
         style: assets::style(),
         script: assets::script(),
         now: iso(visit.now()),
-        live: match rendered.page.parts.iter().any(|part| part.is_live) {
-            true => format!("{LIVE}{}", visit.target),
-            false => String::new(),
+        live: if rendered.page.parts.iter().any(|part| part.is_live) {
+            format!("{LIVE}{}", visit.target)
+        } else {
+            String::new()
         },
         links: links.collect(),
         caller_name: visit.caller.as_ref().map(|caller| &*caller.name),

@@ -67,8 +67,8 @@ impl Console {
             Some(_) if rendered.as_of.is_none() => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::OK,
         };
-        let message = cookies::get(&head.headers, cookies::MESSAGE);
-        let message = message.and_then(cookies::parse_message);
+        let message =
+            cookies::get(&head.headers, cookies::MESSAGE).and_then(cookies::parse_message);
         let mut response = match layout::page(visit, &rendered, message.as_ref()) {
             Ok(html) => answer::html(status, html),
             Err(problem) => return answer::refusal(problem.status(), problem.message()),

@@ -32,9 +32,10 @@ fn is_special(letter: char) -> bool {
 
 /// Returns a path of this console unchanged, and the first page for any other text.
 fn local(next: &str) -> &str {
-    match next.starts_with('/') && !next.starts_with("//") && !next.contains(is_special) {
-        true => next,
-        false => "/",
+    if next.starts_with('/') && !next.starts_with("//") && !next.contains(is_special) {
+        next
+    } else {
+        "/"
     }
 }
 

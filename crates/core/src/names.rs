@@ -70,9 +70,10 @@ impl Name {
 
     /// The same local name in this namespace.
     pub fn within(&self, namespace: &Namespace) -> Name {
-        match namespace.is_default() {
-            true => Name(self.local_bytes()),
-            false => Name([namespace.prefix(), self.local()].concat().into()),
+        if namespace.is_default() {
+            Name(self.local_bytes())
+        } else {
+            Name([namespace.prefix(), self.local()].concat().into())
         }
     }
 

@@ -120,12 +120,11 @@ impl Engine {
         let open = recalled.iter().zip(decisions);
         let open = open.filter(|(recall, _)| matches!(recall, Recall::Ask(_)));
         let open: Vec<D> = open.map(|(_, decision)| decision.clone()).collect();
-        let outcomes = match open.is_empty() {
-            true => Vec::new(),
-            false => {
-                let outcomes = self.store_all_until(&open, deadline, is_unfinished).await;
-                unless_executed(&open, outcomes)?
-            }
+        let outcomes = if open.is_empty() {
+            Vec::new()
+        } else {
+            let outcomes = self.store_all_until(&open, deadline, is_unfinished).await;
+            unless_executed(&open, outcomes)?
         };
         let mut outcomes = outcomes.into_iter();
         let answers = recalled.into_iter().zip(decisions).map(|(recall, decision)| {
@@ -172,10 +171,11 @@ where
         let seen = engine.execute_run(run, busy == BUSY_MAX, |outcome| {
             executed += 1;
             let is_decided = !outcome.as_ref().is_ok_and(&is_unfinished);
-            match is_decided {
-                true => outcomes.push(outcome.map(&answer)),
+            if is_decided {
+                outcomes.push(outcome.map(&answer))
+            } else {
                 // Such a step is as long as 32 others.
-                false => executed = EXECUTED_MAX,
+                executed = EXECUTED_MAX
             }
             is_decided
         });

@@ -86,9 +86,10 @@ fn run<S: Recorded>(entries: &[(&[u8], &[u8])]) {
 
 /// Reads an export and writes its lines again. Adds the first line where it is missing.
 pub fn export(input: &[u8]) {
-    let whole = match input.starts_with(b"{\"kind\":\"archive\"") {
-        true => input.to_vec(),
-        false => [FIRST, input].concat(),
+    let whole = if input.starts_with(b"{\"kind\":\"archive\"") {
+        input.to_vec()
+    } else {
+        [FIRST, input].concat()
     };
     let Ok(mut reader) = Reader::open(&whole[..]) else { return };
     let Ok(mut writer) = Writer::begin(Vec::new(), "embedded", reader.time(), None) else { return };

@@ -63,9 +63,10 @@ impl Calls {
             let _permit = permits.acquire().await.ok()?;
             self.make(call()).await
         };
-        let answers = match twice {
-            true => <[Option<T>; 2]>::from(join!(once(), once())),
-            false => [once().await, None],
+        let answers = if twice {
+            <[Option<T>; 2]>::from(join!(once(), once()))
+        } else {
+            [once().await, None]
         };
         answers.into_iter().flatten().collect()
     }

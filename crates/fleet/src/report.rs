@@ -160,9 +160,10 @@ impl Report {
         for note in notes {
             self.line(&note);
         }
-        match self.violations.is_empty() {
-            true => self.line(&format!("{measured}: {held}")),
-            false => self.line(&format!("{measured}: {}", self.violations.join("\n"))),
+        if self.violations.is_empty() {
+            self.line(&format!("{measured}: {held}"))
+        } else {
+            self.line(&format!("{measured}: {}", self.violations.join("\n")))
         }
     }
 }

@@ -108,9 +108,10 @@ impl Arrivals {
     pub(super) fn next(&mut self) -> Option<(Instant, u32)> {
         let source = self.sources.iter_mut().min_by_key(|source| source.next)?;
         let due = source.next;
-        source.next += match source.is_periodic {
-            true => source.interval,
-            false => source.interval.mul_f64(self.random.exponential()),
+        source.next += if source.is_periodic {
+            source.interval
+        } else {
+            source.interval.mul_f64(self.random.exponential())
         };
         Some((due, source.size))
     }

@@ -54,9 +54,10 @@ pub async fn sweep(options: &FleetOptions) -> Result<ExitCode, ClientError> {
         run.device.capacity = Some(capacity);
         let report = super::run(&run).await?;
         let values = values(capacity, &report);
-        let text = match options.output.is_json() {
-            true => object(&values) + "\n",
-            false => table.page([row(&values)]),
+        let text = if options.output.is_json() {
+            object(&values) + "\n"
+        } else {
+            table.page([row(&values)])
         };
         print(&text).map_err(|error| ClientError(format!("cannot print the table: {error}")))?;
         if report.exit_status() != 0 {

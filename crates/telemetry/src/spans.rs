@@ -164,13 +164,12 @@ impl BatchSpans {
             }
             last = Some(item);
         }
-        match calls.is_empty() {
-            true => None,
-            false => {
-                calls.sort_by_key(|call| call.context.span);
-                calls.dedup_by_key(|call| call.context.span);
-                Some(BatchSpans { start: SpanStart::now(), calls, size })
-            }
+        if calls.is_empty() {
+            None
+        } else {
+            calls.sort_by_key(|call| call.context.span);
+            calls.dedup_by_key(|call| call.context.span);
+            Some(BatchSpans { start: SpanStart::now(), calls, size })
         }
     }
 

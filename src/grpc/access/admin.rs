@@ -16,13 +16,12 @@ impl Access {
             (false, denial.status().message().to_owned())
         };
         let memo = self.caller(headers).map_err(refused)?;
-        match memo.caller.reads_server() {
-            true => Ok(()),
-            false => {
-                let denial = Denial::Service(Service::Admin);
-                audit::refused(&memo.caller.name, "", "admin pages", "", denial.reason());
-                Err((true, "requires a caller that may read in every namespace".to_owned()))
-            }
+        if memo.caller.reads_server() {
+            Ok(())
+        } else {
+            let denial = Denial::Service(Service::Admin);
+            audit::refused(&memo.caller.name, "", "admin pages", "", denial.reason());
+            Err((true, "requires a caller that may read in every namespace".to_owned()))
         }
     }
 

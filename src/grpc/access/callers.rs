@@ -109,9 +109,10 @@ impl CertificatePattern {
     fn parse(text: &str) -> Result<CertificatePattern, &'static str> {
         if let Some(dns) = text.strip_prefix(DNS) {
             let is_dns = |byte: u8| byte.is_ascii_alphanumeric() || b"-._*".contains(&byte);
-            return match !dns.is_empty() && dns.bytes().all(is_dns) {
-                true => Ok(CertificatePattern::Dns(Pattern::new(&dns.to_ascii_lowercase()))),
-                false => Err("no DNS name matches this pattern; only `*` is a wildcard"),
+            return if !dns.is_empty() && dns.bytes().all(is_dns) {
+                Ok(CertificatePattern::Dns(Pattern::new(&dns.to_ascii_lowercase())))
+            } else {
+                Err("no DNS name matches this pattern; only `*` is a wildcard")
             };
         }
         let rest = text.strip_prefix("spiffe://").ok_or(
@@ -251,9 +252,10 @@ fn overlap(what: &str, other: &Caller) -> String {
 /// The only caller of several matches.
 fn only<'a>(mut matching: impl Iterator<Item = &'a Arc<Caller>>) -> Result<Arc<Caller>, Denial> {
     let caller = matching.next().ok_or(Denial::CallerUnknown)?;
-    match matching.all(|other| Arc::ptr_eq(caller, other)) {
-        true => Ok(caller.clone()),
-        false => Err(Denial::CallerAmbiguous),
+    if matching.all(|other| Arc::ptr_eq(caller, other)) {
+        Ok(caller.clone())
+    } else {
+        Err(Denial::CallerAmbiguous)
     }
 }
 

@@ -267,9 +267,10 @@ fn only(headers: &HeaderMap, name: HeaderName) -> Option<Option<&[u8]>> {
 fn bearer(value: &[u8]) -> Result<&[u8], Denial> {
     let (scheme, token) = value.split_at_checked(7).ok_or(Denial::Malformed)?;
     let token = token.trim_ascii();
-    match scheme.eq_ignore_ascii_case(b"Bearer ") && !token.is_empty() {
-        true => Ok(token),
-        false => Err(Denial::Malformed),
+    if scheme.eq_ignore_ascii_case(b"Bearer ") && !token.is_empty() {
+        Ok(token)
+    } else {
+        Err(Denial::Malformed)
     }
 }
 
@@ -335,9 +336,10 @@ impl Caller {
         }
         // These calls ignore the namespace, but a malformed one is an error in every call.
         asked.map(Namespace::parse).transpose().map_err(Denial::NamespaceMalformed)?;
-        match grants.any(|(_, permissions)| permissions.contain(permission)) {
-            true => Ok(Namespace::DEFAULT),
-            false => Err(Denial::Permission(permission)),
+        if grants.any(|(_, permissions)| permissions.contain(permission)) {
+            Ok(Namespace::DEFAULT)
+        } else {
+            Err(Denial::Permission(permission))
         }
     }
 
@@ -362,9 +364,10 @@ impl Caller {
         if grants.peek().is_none() {
             return Err(Denial::Namespace);
         }
-        match grants.any(|(_, permissions)| permissions.contain(rpc.permission)) {
-            true => Ok(namespace),
-            false => Err(Denial::Permission(rpc.permission)),
+        if grants.any(|(_, permissions)| permissions.contain(rpc.permission)) {
+            Ok(namespace)
+        } else {
+            Err(Denial::Permission(rpc.permission))
         }
     }
 }

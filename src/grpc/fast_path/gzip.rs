@@ -151,9 +151,10 @@ impl Content<'_> {
     /// member.
     fn end(self) -> Result<Bytes, Status> {
         let rest = self.rest.into_inner().into_inner();
-        match rest.is_empty() && self.message.len() == PREFIX + self.length {
-            true => Ok(self.message.into()),
-            false => Err(status::not_gzip()),
+        if rest.is_empty() && self.message.len() == PREFIX + self.length {
+            Ok(self.message.into())
+        } else {
+            Err(status::not_gzip())
         }
     }
 }

@@ -107,9 +107,10 @@ impl Unfinished {
             came: 0,
             reserved: 0,
             is_longest: false,
-            data: match is_gzip(headers) {
-                true => Data::Gzip(Gathered::default()),
-                false => Data::Plain(None),
+            data: if is_gzip(headers) {
+                Data::Gzip(Gathered::default())
+            } else {
+                Data::Plain(None)
             },
             waits: None,
         }
@@ -290,10 +291,7 @@ impl Unfinished {
             self.reserved = self.came;
             return Ok(());
         }
-        match bytes > FRAME_BYTES_MAX as usize {
-            true => self.reserve(bytes),
-            false => Ok(()),
-        }
+        if bytes > FRAME_BYTES_MAX as usize { self.reserve(bytes) } else { Ok(()) }
     }
 
     /// Reserves permits; large messages may wait for others of the connection.

@@ -190,10 +190,7 @@ fn minutes(offset: &prost_types::Duration) -> Option<i32> {
 
 /// Parses a key. Without a policy, it is the name of the partition.
 fn key(fields: &mut Fields, value: Bytes, policy: &Bytes) -> Option<Name> {
-    match policy.is_empty() {
-        true => fields.partition("key", value),
-        false => fields.name("key", value),
-    }
+    if policy.is_empty() { fields.partition("key", value) } else { fields.name("key", value) }
 }
 
 /// Parses the name of a configured policy; `None` for inline rules. Fails with NOT_FOUND for an

@@ -31,9 +31,10 @@ pub(super) fn parse(
     let policy = fields.partition("policy", request.policy);
     let start = events::start(&mut fields, request.after.as_deref(), decode);
     let policy = fields.finish(policy)?;
-    match policies.contains(&policy) {
-        true => Ok((RateEvents(policy.detached()), start)),
-        false => Err(status::no_policy(&policy)),
+    if policies.contains(&policy) {
+        Ok((RateEvents(policy.detached()), start))
+    } else {
+        Err(status::no_policy(&policy))
     }
 }
 

@@ -32,9 +32,10 @@ pub(super) fn next_sequence(
             })
         }
         Allocation::OutOfRange => Err(status::no_values_left()),
-        Allocation::TooFarAhead { by_floor } => Err(match by_floor {
-            true => status::floor_too_far_ahead(ahead_max(sequence)),
-            false => status::numbers_used_up(ahead_max(sequence)),
+        Allocation::TooFarAhead { by_floor } => Err(if *by_floor {
+            status::floor_too_far_ahead(ahead_max(sequence))
+        } else {
+            status::numbers_used_up(ahead_max(sequence))
         }),
         Allocation::Unreserved { .. } => Err(status::from_error(Error::Unavailable(
             "other servers took the reserved values; retry".to_owned(),

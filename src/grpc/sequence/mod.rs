@@ -126,12 +126,11 @@ impl SequenceService for SequenceHandlers {
         let sequence = parse::get_sequence(request, scope, &self.rules.load().sequences)?;
         let get = GetSequence { sequence };
         let last = self.engine.submit(&get, deadline).await.map_err(from_error)?.outcome;
-        let counts = match is_default {
-            true => {
-                let given = self.given.load(Ordering::Relaxed);
-                (given, self.engine.script_calls::<NextSequence>())
-            }
-            false => (0, 0),
+        let counts = if is_default {
+            let given = self.given.load(Ordering::Relaxed);
+            (given, self.engine.script_calls::<NextSequence>())
+        } else {
+            (0, 0)
         };
         Ok(Response::new(convert::get_sequence(last, &get.sequence, counts)))
     }

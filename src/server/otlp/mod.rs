@@ -62,11 +62,12 @@ pub fn check(endpoint: &str) -> Result<(), String> {
         let is_bare = url.path_and_query().is_none_or(|path| path.as_str() == "/");
         matches!(url.scheme_str(), Some("http" | "https")) && !has_user && is_bare
     };
-    match endpoint.len() <= ENDPOINT_BYTES_MAX && endpoint.parse().is_ok_and(is_valid) {
-        true => Ok(()),
-        false => Err("expected the gRPC endpoint of a collector, such as \
+    if endpoint.len() <= ENDPOINT_BYTES_MAX && endpoint.parse().is_ok_and(is_valid) {
+        Ok(())
+    } else {
+        Err("expected the gRPC endpoint of a collector, such as \
                       \"http://localhost:4317\", without user name and path"
-            .to_owned()),
+            .to_owned())
     }
 }
 

@@ -35,10 +35,10 @@ pub fn compare(theirs: Answer, ours: Answer) -> Result<(), String> {
     if headers(&theirs) != headers(&ours) || count(&theirs) != count(&ours) {
         return differ("a header");
     }
-    match theirs.dynamic_metadata.as_ref().map(normal) != ours.dynamic_metadata.as_ref().map(normal)
-    {
-        true => differ("dynamic_metadata"),
-        false => Ok(()),
+    if theirs.dynamic_metadata.as_ref().map(normal) != ours.dynamic_metadata.as_ref().map(normal) {
+        differ("dynamic_metadata")
+    } else {
+        Ok(())
     }
 }
 

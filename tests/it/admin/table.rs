@@ -31,8 +31,9 @@ fn families(text: &str) -> BTreeMap<String, (String, BTreeSet<String>, String)> 
             let series = line.rsplit_once(' ').unwrap().0;
             let (name, labels) = series.split_once('{').unwrap_or((series, ""));
             let labels = labels.trim_end_matches('}').split("\",");
-            let labels = labels.filter_map(|label| Some(label.split_once('=')?.0.to_owned()));
-            let labels = labels.filter(|label| label != "le");
+            let labels = labels
+                .filter_map(|label| Some(label.split_once('=')?.0.to_owned()))
+                .filter(|label| label != "le");
             let name = match &*current.1 {
                 "histogram" => current.0.clone(),
                 _ => name.to_owned(),

@@ -209,8 +209,9 @@ fn difference(documented: &str, answered: &str) -> String {
     let start = same(&mut old.iter().zip(&new));
     let end = same(&mut old[start..].iter().rev().zip(new[start..].iter().rev()));
     let lines = old[..start].iter().map(|line| format!("  {line}\n"));
-    let lines = lines.chain(old[start..old.len() - end].iter().map(|line| format!("- {line}\n")));
-    let lines = lines.chain(new[start..new.len() - end].iter().map(|line| format!("+ {line}\n")));
+    let lines = lines
+        .chain(old[start..old.len() - end].iter().map(|line| format!("- {line}\n")))
+        .chain(new[start..new.len() - end].iter().map(|line| format!("+ {line}\n")));
     lines.chain(old[old.len() - end..].iter().map(|line| format!("  {line}\n"))).collect()
 }
 

@@ -82,8 +82,8 @@ async fn the_capacity_holds_for_all_kinds_of_devices() {
 /// Evicts running tasks again and again, as a server that counts wrongly would.
 fn evict_all_the_time(server: SocketAddr) -> JoinHandle<()> {
     tokio::spawn(async move {
-        let stub = AdmissionServiceClient::connect(format!("http://{server}")).await;
-        let mut stub = stub.expect("reachable");
+        let mut stub =
+            AdmissionServiceClient::connect(format!("http://{server}")).await.expect("reachable");
         loop {
             let list = ListLeasesRequest { pool: "fleet".to_owned(), ..Default::default() };
             let page = stub.list_leases(list).await.expect("listed").into_inner();
@@ -136,8 +136,8 @@ const LARGE: &str = "--devices 2000 --capacity 60 --report-interval 1s --lease 2
 async fn two_thousand_devices(server: Server) {
     let mut command = tollgate(&["fleet", "--server", &server.address()]);
     command.args(LARGE.split_whitespace()).stderr(Stdio::null()).stdout(Stdio::piped());
-    let output = tokio::task::spawn_blocking(move || command.output()).await.expect("ran");
-    let output = output.expect("started");
+    let output =
+        tokio::task::spawn_blocking(move || command.output()).await.expect("ran").expect("started");
     let report = String::from_utf8(output.stdout).expect("text");
     println!("{report}");
     assert_eq!(output.status.code(), Some(0), "{report}");

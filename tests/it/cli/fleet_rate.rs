@@ -110,8 +110,8 @@ async fn two_hundred_keys_on_redis() {
         --duration 4s --seed 1";
     let mut command = tollgate(&flags.split_whitespace().collect::<Vec<_>>());
     command.args(["--server", &server.address()]).stderr(Stdio::null()).stdout(Stdio::piped());
-    let output = tokio::task::spawn_blocking(move || command.output()).await.expect("ran");
-    let output = output.expect("started");
+    let output =
+        tokio::task::spawn_blocking(move || command.output()).await.expect("ran").expect("started");
     let report = String::from_utf8(output.stdout).expect("text");
     println!("{report}");
     assert_eq!(output.status.code(), Some(0), "{report}");

@@ -71,8 +71,8 @@ async fn redis_server() -> (OwnRedis, Server) {
 async fn play(server: &Server, flags: &str) -> (String, i32) {
     let mut command = tollgate(&["fleet", "--sale", "--server", &server.address()]);
     command.args(flags.split_whitespace()).stderr(Stdio::null()).stdout(Stdio::piped());
-    let output = tokio::task::spawn_blocking(move || command.output()).await.expect("ran");
-    let output = output.expect("started");
+    let output =
+        tokio::task::spawn_blocking(move || command.output()).await.expect("ran").expect("started");
     let report = String::from_utf8(output.stdout).expect("text");
     println!("{report}");
     (report, output.status.code().expect("not killed"))

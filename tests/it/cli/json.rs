@@ -11,8 +11,7 @@ use crate::support::{
 async fn objects(words: &[&str]) -> (Option<i32>, Vec<Value>) {
     let output = run(words).await;
     let text = String::from_utf8(output.stdout).unwrap();
-    let parsed = text.lines().map(serde_json::from_str);
-    let parsed: Result<Vec<Value>, _> = parsed.collect();
+    let parsed: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     (output.status.code(), parsed.unwrap_or_else(|why| panic!("{words:?}: {why}: {text}{errors}")))
 }

@@ -157,8 +157,8 @@ async fn unprinted_numbers_are_a_failure() {
     let mut child = piped.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::with_capacity(20, child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let ended = tokio::task::spawn_blocking(move || child.wait_with_output().unwrap());
-    let ended = ended.await.unwrap();
+    let ended =
+        tokio::task::spawn_blocking(move || child.wait_with_output().unwrap()).await.unwrap();
     assert_eq!((&*line, ended.status.code()), ("1000000000000000000\n", Some(0)));
     assert_eq!(text(ended.stderr), "");
 }

@@ -63,8 +63,7 @@ async fn a_pool_shows_its_leases_and_tasks(server: ConsoleServer) {
     let first = devices(&page);
     assert_eq!(first.len(), 25);
     let (before, _) = page.split_once("\">Next page</a>").unwrap();
-    let next = before.rsplit_once("href=\"").unwrap().1;
-    let next = next.replace("&#38;", "&");
+    let next = before.rsplit_once("href=\"").unwrap().1.replace("&#38;", "&");
     let next = next.split('#').next().unwrap().to_owned();
     let second = devices(&server.get(&next, "").await.body);
     assert_eq!(second.len(), 25);

@@ -53,9 +53,10 @@ impl Helm {
         let version = ["--kube-version", KUBERNETES, "--values", file.path()];
         let mut command = self.command(&[&["template", "test", CHART][..], &version].concat());
         let output = command.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
-        match output.status.success() {
-            true => Ok(String::from_utf8(output.stdout).unwrap()),
-            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        if output.status.success() {
+            Ok(String::from_utf8(output.stdout).unwrap())
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
         }
     }
 }

@@ -55,8 +55,8 @@ async fn the_unit_starts_and_reloads() {
     let start = values("ExecStart").remove(0);
     let start = command(start.strip_prefix(BINARY).unwrap());
     let start: Vec<&str> = start.split(' ').collect();
-    let server = Server::spawn(tollgate(&[&start[..], &["--listen", "127.0.0.1:0"]].concat()));
-    let server = server.await;
+    let server =
+        Server::spawn(tollgate(&[&start[..], &["--listen", "127.0.0.1:0"]].concat())).await;
     let mut client = server.client().await;
 
     let [check, signal] = &values("ExecReload")[..] else { panic!("two commands") };

@@ -134,9 +134,10 @@ impl History {
             },
             85..89 => {
                 let token = token.unwrap_or(0);
-                match self.agree(&RevokeLock { name, owner, token }, context).await {
-                    true => self.note("revoked"),
-                    false => self.note("stays"),
+                if self.agree(&RevokeLock { name, owner, token }, context).await {
+                    self.note("revoked")
+                } else {
+                    self.note("stays")
                 }
             }
             89..92 => {

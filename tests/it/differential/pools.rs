@@ -129,8 +129,8 @@ impl History {
             let queued = task.queued.as_ref().and_then(|queued| queued.ends);
             [task.lease.expire, task.slot_end, task.forget].into_iter().chain(queued)
         });
-        let ends = ends.map(|end| end.0).filter(|end| *end > now && *end < u64::MAX);
-        let mut ends: Vec<u64> = ends.collect();
+        let mut ends: Vec<u64> =
+            ends.map(|end| end.0).filter(|end| *end > now && *end < u64::MAX).collect();
         ends.sort();
         if let Some(end) = ends.choose(&mut self.random) {
             self.twins.time.advance(end - now).await;

@@ -237,8 +237,8 @@ impl History {
 
     /// Copies a sku by export and import.
     async fn copy(&mut self, step: usize, context: &str) {
-        let orders = ["a", "b", "c", "d", "e", "f", "g", "h}", "i j", "k%"];
-        let orders = orders.map(|order| Source::new(b'o', order.as_bytes()));
+        let orders = ["a", "b", "c", "d", "e", "f", "g", "h}", "i j", "k%"]
+            .map(|order| Source::new(b'o', order.as_bytes()));
         let replays = [b"r", b"s", b"t"].map(|request| Source::new(b'r', request));
         let whole = [b's', b'h', b'b'].map(|letter| Source::new(letter, b""));
         let sources: Vec<Source> = whole.into_iter().chain(orders).chain(replays).collect();

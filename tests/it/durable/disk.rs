@@ -65,9 +65,10 @@ fn put(bytes: &mut Vec<u8>, write: &Write) {
 
 impl Made {
     fn room(&self) -> io::Result<()> {
-        match self.is_full.load(Ordering::SeqCst) {
-            true => Err(io::Error::from(io::ErrorKind::StorageFull)),
-            false => Ok(()),
+        if self.is_full.load(Ordering::SeqCst) {
+            Err(io::Error::from(io::ErrorKind::StorageFull))
+        } else {
+            Ok(())
         }
     }
 

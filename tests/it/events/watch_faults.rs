@@ -32,8 +32,8 @@ async fn append(redis: &OwnRedis, numbers: std::ops::RangeInclusive<u64>) {
     if *numbers.start() == 1 {
         redis.command(&["RPUSH", KEY, &base]).await.unwrap();
     }
-    let events = numbers.map(|number| format!("2 {number} 0 0 60 {BASE} d\x1ft{number}"));
-    let events: Vec<String> = events.collect();
+    let events: Vec<String> =
+        numbers.map(|number| format!("2 {number} 0 0 60 {BASE} d\x1ft{number}")).collect();
     for some in events.chunks(1000) {
         let command = ["RPUSH", KEY].into_iter().chain(some.iter().map(|event| &**event));
         redis.command(&command.collect::<Vec<_>>()).await.unwrap();

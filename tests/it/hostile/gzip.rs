@@ -123,8 +123,8 @@ async fn h17_invalid_gzip_is_an_invalid_argument() {
     let whole = gzip(&message);
     let torn = &whole[..whole.len() - 9];
     // Trailers with wrong lengths: too small (of a short and of a long message), and too large.
-    let lies = [(&whole, 3u32), (&gzip(&vec![0; 16 * MIB]), 100), (&whole, 1_000_000)];
-    let lies = lies.map(|(gzip, length)| [&gzip[..gzip.len() - 4], &length.to_le_bytes()].concat());
+    let lies = [(&whole, 3u32), (&gzip(&vec![0; 16 * MIB]), 100), (&whole, 1_000_000)]
+        .map(|(gzip, length)| [&gzip[..gzip.len() - 4], &length.to_le_bytes()].concat());
     let more = [&whole[..], &[9, 0, 0, 0]].concat();
     for broken in [&message[..], torn, b"", &lies[0], &lies[1], &lies[2], &more] {
         let refused = peer.call(ADMIT, "gzip", framed(true, broken)).await;

@@ -73,8 +73,8 @@ async fn b3_windows_below_a_second_work_and_zero_is_refused(world: World) {
         for algorithm in ALGORITHMS {
             let mut bad = limit(2, SECOND, algorithm);
             bad.window = Some(prost_types::Duration { seconds, nanos });
-            let status = world.rates.clone().check_rate(check("bad", &rule([bad]))).await;
-            let status = status.unwrap_err();
+            let status =
+                world.rates.clone().check_rate(check("bad", &rule([bad]))).await.unwrap_err();
             assert_eq!(status.code(), Code::InvalidArgument);
             assert!(status.message().contains("rule.limits[0].window must be"), "{status:?}");
         }

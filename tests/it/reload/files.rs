@@ -54,8 +54,8 @@ async fn j12_files_without_an_end_are_refused_and_the_server_serves() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn j12_a_key_set_that_does_not_answer_delays_no_page_and_no_end() {
-    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let silent = silent.local_addr().unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent = listener.local_addr().unwrap();
     let files = Files::new(&Authority::new("unused").server());
     files.write("tollgate.toml", &pool("p", 3));
     let (path, port) = (files.text("tollgate.toml"), free_port());

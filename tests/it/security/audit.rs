@@ -91,8 +91,8 @@ async fn floors_that_move_a_sequence_have_audit_lines() {
     server.files.logged("\"floor\":90", 1).await;
     let floors: Vec<_> =
         lines(&server).into_iter().filter(|line| !line["floor"].is_null()).collect();
-    let seen = floors.iter().map(|line| (line["verb"].as_str(), line["floor"].as_u64()));
-    let seen: Vec<_> = seen.collect();
+    let seen: Vec<_> =
+        floors.iter().map(|line| (line["verb"].as_str(), line["floor"].as_u64())).collect();
     assert_eq!(
         seen,
         [(Some("SetSequenceFloor"), Some(50)), (Some("NextSequence"), Some(90))],

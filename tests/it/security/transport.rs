@@ -16,8 +16,7 @@ use crate::support::{
 /// Makes a call on a new connection. Fails with the error of the connection or of the call: under
 /// TLS 1.3 a refused client learns of the refusal after it has connected.
 async fn call(server: &TlsServer, ca: &str, own: Option<&Leaf>) -> Result<(), String> {
-    let client = server.client(ca, own).await;
-    let mut client = client.map_err(|error| format!("{error:?}"))?;
+    let mut client = server.client(ca, own).await.map_err(|error| format!("{error:?}"))?;
     let answer = client.admit_task(admit("p", "d", "t")).await;
     let answer = answer.map_err(|status| format!("{status:?}"))?.into_inner();
     assert_ne!(answer.decision(), AdmitDecision::Unspecified);

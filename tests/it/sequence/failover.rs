@@ -290,9 +290,10 @@ async fn an_acknowledgement_of_another_epoch_is_invalid() {
             confirmed: confirmed.clone(),
         };
         let outcome = twins.both(&mut states, &next).await.1.unwrap();
-        let expected = match given {
-            true => matches!(outcome, Allocation::Given { .. }),
-            false => outcome == Allocation::Unreserved { last: 1 },
+        let expected = if given {
+            matches!(outcome, Allocation::Given { .. })
+        } else {
+            outcome == Allocation::Unreserved { last: 1 }
         };
         assert!(expected, "{confirmed:?}: {outcome:?}");
     }

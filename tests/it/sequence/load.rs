@@ -166,8 +166,8 @@ async fn joined_calls_are_refused_separately() {
         callers.spawn(async move { client.next_sequence(patient(next("end"))).await });
     }
     let answers = callers.join_all().await;
-    let given = answers.iter().filter_map(|answer| Some(answer.as_ref().ok()?.get_ref().first));
-    let mut given: Vec<u64> = given.collect();
+    let mut given: Vec<u64> =
+        answers.iter().filter_map(|answer| Some(answer.as_ref().ok()?.get_ref().first)).collect();
     given.sort_unstable();
     assert_eq!(given, (most - 9..=most).collect::<Vec<_>>());
     for refused in answers.into_iter().filter_map(Result::err) {

@@ -167,9 +167,10 @@ async fn e16_a_carry_is_a_valid_time(world: World) {
         assert_eq!(month[98], format!("20{}-99", &last[..4]));
         // Numbers of the next month are available only on the last day of this month.
         let begun = try_next(&world.sequences, next(&format!("month {last}"))).await;
-        match last[..4] == first[..4] {
-            true => assert_eq!(begun.unwrap_err().code(), Code::OutOfRange),
-            false => assert_eq!(begun.unwrap().serials, [format!("20{}-01", &first[..4])]),
+        if last[..4] == first[..4] {
+            assert_eq!(begun.unwrap_err().code(), Code::OutOfRange)
+        } else {
+            assert_eq!(begun.unwrap().serials, [format!("20{}-01", &first[..4])])
         }
     }
 }

@@ -65,9 +65,10 @@ impl Leases {
     /// Records a lease if the engine's time equals the system clock. They differ after that clock
     /// was set back.
     fn granted(&mut self, part: Part, expire: u64, now: u64, system: u64) {
-        match now == system && now > self.set_at {
-            true => drop(self.known.insert(part, Lease { expire, is_synced: false })),
-            false => drop(self.known.remove(&part)),
+        if now == system && now > self.set_at {
+            drop(self.known.insert(part, Lease { expire, is_synced: false }))
+        } else {
+            drop(self.known.remove(&part))
         }
     }
 

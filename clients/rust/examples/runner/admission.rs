@@ -225,10 +225,7 @@ pub(crate) fn state(held: &Held) -> Value {
 }
 
 pub(crate) fn outcome(fields: &Fields) -> Outcome {
-    match fields.text("outcome") == "FAILED" {
-        true => Outcome::Failed,
-        false => Outcome::Succeeded,
-    }
+    if fields.text("outcome") == "FAILED" { Outcome::Failed } else { Outcome::Succeeded }
 }
 
 fn described(pool: &pb::Pool) -> Value {

@@ -189,9 +189,10 @@ async fn a_worker_runs_repeats_and_drains() {
         .on_done(move |name, verdict| sender.send((name.to_owned(), verdict)).unwrap())
         .start(|work: Work| async move {
             assert_eq!(work.task.payload, "payload");
-            match &*work.task.task_id == "flaky" && work.task.attempt == 1 {
-                true => Err("the first attempt"),
-                false => Ok("result"),
+            if &*work.task.task_id == "flaky" && work.task.attempt == 1 {
+                Err("the first attempt")
+            } else {
+                Ok("result")
             }
         });
     let mut names = Vec::new();

@@ -122,9 +122,10 @@ async fn reset_question(pool: &Pool, yes: bool) -> String {
         }
         None => (Vec::new(), ""),
     };
-    let settings = match settings.is_empty() {
-        true => "all run-time settings".to_owned(),
-        false => format!("the run-time settings {}", settings.join(", ")),
+    let settings = if settings.is_empty() {
+        "all run-time settings".to_owned()
+    } else {
+        format!("the run-time settings {}", settings.join(", "))
     };
     format!("Remove {settings} of `{name}`?{hold}")
 }
@@ -187,12 +188,11 @@ async fn evict_all(
         token = next;
     }
     progress.end();
-    match output.is_json() {
-        true => say(&json::object(&json!({ "evicted": evicted, "ended": ended }))),
-        false => {
-            let (evicted, ended) = (grouped(evicted), grouped(ended));
-            say(&format!("evicted {evicted} leases; {ended} had ended before"));
-        }
+    if output.is_json() {
+        say(&json::object(&json!({ "evicted": evicted, "ended": ended })))
+    } else {
+        let (evicted, ended) = (grouped(evicted), grouped(ended));
+        say(&format!("evicted {evicted} leases; {ended} had ended before"));
     }
     Ok(0)
 }

@@ -140,9 +140,10 @@ pub(super) fn paused(pool: &Pool) -> String {
 /// Says with which capacity a pool admits tasks again, and where it comes from.
 pub(super) fn resumed(pool: &Pool) -> String {
     let config = pool.config.clone().unwrap_or_default();
-    let origin = match config.overrides.iter().any(|name| name == "capacity") {
-        true => "set at run time",
-        false => "of the configuration",
+    let origin = if config.overrides.iter().any(|name| name == "capacity") {
+        "set at run time"
+    } else {
+        "of the configuration"
     };
     let (name, capacity) = (&pool.pool, grouped(config.capacity.into()));
     let mut text = format!("{name}: resumed, capacity {capacity}, {origin}");

@@ -111,9 +111,10 @@ fn payload(flags: &QueueFlags) -> io::Result<Vec<u8>> {
         }
         (None, None) => {}
     }
-    match payload.len() <= PAYLOAD_BYTES_MAX {
-        true => Ok(payload),
-        false => Err(io::Error::other("expected at most 65,536 bytes")),
+    if payload.len() <= PAYLOAD_BYTES_MAX {
+        Ok(payload)
+    } else {
+        Err(io::Error::other("expected at most 65,536 bytes"))
     }
 }
 

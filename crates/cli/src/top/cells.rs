@@ -25,9 +25,10 @@ pub(super) fn bar(state: &PoolState, columns: usize) -> String {
 
 /// Slots in use and capacity.
 pub(super) fn usage(state: &PoolState) -> String {
-    match state.readable {
-        true => format!("{}/{}", state.in_use, state.capacity),
-        false => "unreadable".to_owned(),
+    if state.readable {
+        format!("{}/{}", state.in_use, state.capacity)
+    } else {
+        "unreadable".to_owned()
     }
 }
 

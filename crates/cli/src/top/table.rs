@@ -22,9 +22,10 @@ pub(super) fn table(model: &Model) -> String {
     let row = |row: &PoolRow| {
         let state = &row.state;
         let [queued, waiters] = cells::queues(row);
-        let in_use = match state.paused {
-            true => format!("{} paused", cells::usage(state)),
-            false => cells::usage(state),
+        let in_use = if state.paused {
+            format!("{} paused", cells::usage(state))
+        } else {
+            cells::usage(state)
         };
         let oldest = cells::oldest(state, model.now);
         [state.name.clone(), in_use, oldest, queued, waiters, grouped(state.refused)]

@@ -67,10 +67,8 @@ async fn watch(
         Target::Pool(_) => {
             let watch = Watch::open(connection.clone(), name, after).await.map_err(error)?;
             // Read after the stream is open, so that the end of each listed lease is in the stream.
-            let mut occupancy = match from_now_on {
-                true => occupancy(&connection, name).await,
-                false => Occupancy::default(),
-            };
+            let mut occupancy =
+                if from_now_on { occupancy(&connection, name).await } else { Occupancy::default() };
             let form = |event: &_| {
                 let in_use = occupancy.after(event);
                 if json { json::json(event) } else { line::line(event, in_use) }

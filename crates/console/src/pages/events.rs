@@ -82,9 +82,10 @@ pub(super) async fn load(visit: &Visit) -> Result<ConsolePage, Problem> {
     if name.is_empty() {
         return Ok(page);
     }
-    let source = match is_policy {
-        true => EventSource::Policy(name.to_owned()),
-        false => EventSource::Pool(name.to_owned()),
+    let source = if is_policy {
+        EventSource::Policy(name.to_owned())
+    } else {
+        EventSource::Pool(name.to_owned())
     };
     let events = match cursor {
         "" => visit.console.feeds.read(visit, &source).await,
@@ -108,8 +109,9 @@ pub(super) async fn load(visit: &Visit) -> Result<ConsolePage, Problem> {
         later: (!cursor.is_empty()).then(|| format!("{query}&after={}", encoded(&last))),
         query,
     };
-    match is_paused || !cursor.is_empty() {
-        true => page.fixed("events", &list),
-        false => page.live("events", &list),
+    if is_paused || !cursor.is_empty() {
+        page.fixed("events", &list)
+    } else {
+        page.live("events", &list)
     }
 }

@@ -78,9 +78,10 @@ async fn reset(visit: &Visit, policy: &str) -> Result<String, Problem> {
     let key = visit.name().to_owned();
     let request = ResetRateRequest { key: key.clone(), policy: policy.to_owned() };
     let answer = visit.client(RateServiceClient::new).reset_rate(request).await?.into_inner();
-    Ok(match answer.existed {
-        true => format!("Reset the usage of {key}."),
-        false => format!("{key} has no usage."),
+    Ok(if answer.existed {
+        format!("Reset the usage of {key}.")
+    } else {
+        format!("{key} has no usage.")
     })
 }
 

@@ -150,8 +150,8 @@ pub(super) async fn load(visit: &Visit) -> Result<ConsolePage, Problem> {
 /// Bans a key.
 pub(super) async fn ban(visit: &Visit, policy: &str, form: &FormFields) -> Result<String, Problem> {
     let (key, minutes) = (form.get("key"), form.number::<i64>("minutes")?);
-    let seconds = minutes.checked_mul(60);
-    let seconds = seconds.ok_or_else(|| Problem::Invalid("minutes: too many".to_owned()))?;
+    let seconds =
+        minutes.checked_mul(60).ok_or_else(|| Problem::Invalid("minutes: too many".to_owned()))?;
     let request = BanRequest {
         key: key.to_owned(),
         policy: policy.to_owned(),
@@ -166,9 +166,10 @@ pub(super) async fn ban(visit: &Visit, policy: &str, form: &FormFields) -> Resul
 pub(super) async fn lift(visit: &Visit, policy: &str, key: &str) -> Result<String, Problem> {
     let request = UnbanRequest { key: key.to_owned(), policy: policy.to_owned() };
     let answer = visit.client(RateServiceClient::new).unban(request).await?.into_inner();
-    match answer.existed {
-        true => Ok(format!("Lifted the ban of {key}.")),
-        false => Err(Problem::Invalid(format!("{key} is not banned."))),
+    if answer.existed {
+        Ok(format!("Lifted the ban of {key}."))
+    } else {
+        Err(Problem::Invalid(format!("{key} is not banned.")))
     }
 }
 

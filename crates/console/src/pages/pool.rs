@@ -135,9 +135,10 @@ fn chart(visit: &Visit, now: PoolStep) -> Chart {
         line("waiting", "two", |step| step.waiters),
         line("capacity", "limit", |step| step.capacity),
     ];
-    let title = match name.is_some_and(|name| pools.samples(name)) {
-        true => "In use, waiting and capacity",
-        false => "In use, waiting and capacity, while a page showed the pool",
+    let title = if name.is_some_and(|name| pools.samples(name)) {
+        "In use, waiting and capacity"
+    } else {
+        "In use, waiting and capacity, while a page showed the pool"
     };
     Chart { title, lines }
 }

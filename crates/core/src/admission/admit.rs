@@ -186,10 +186,8 @@ impl AdmitTask {
         // 1 if an earlier lease of the task holds a slot in its grace; the new lease reuses that
         // slot.
         let own = u32::from(task.as_ref().is_some_and(|task| task.holds_slot(now)));
-        let mut answer = match more {
-            true => Some(AGAIN),
-            false => self.settled(task.as_ref(), member, settings, now),
-        };
+        let mut answer =
+            if more { Some(AGAIN) } else { self.settled(task.as_ref(), member, settings, now) };
         // Ended leases whose event is not logged yet still count against the capacity here. The
         // events alone must never show more leases than the capacity.
         let has_room = in_use - own < capacity;

@@ -58,10 +58,8 @@ impl CancelTask {
             let verdict = CancelVerdict::Completed;
             return Some(Cancellation { verdict, replayed: false });
         }
-        let verdict = match task.holds_slot(now) {
-            true => CancelVerdict::Running,
-            false => CancelVerdict::Cancelled,
-        };
+        let verdict =
+            if task.holds_slot(now) { CancelVerdict::Running } else { CancelVerdict::Cancelled };
         let replayed = task.queued.as_ref()?.standing == QueueState::Cancelled;
         if !replayed {
             pool.log_task(EventKind::Cancelled, member.clone(), &task, None, &self.settings, now);

@@ -87,9 +87,10 @@ impl CompleteTask {
         if matches!(task.state, TaskState::Completed { .. } | TaskState::Failed) {
             return CompleteVerdict::AlreadyCompleted;
         }
-        let (verdict, kind) = match task.is_running(now) {
-            true => (CompleteVerdict::Completed, EventKind::Completed),
-            false => (CompleteVerdict::Late, EventKind::Late),
+        let (verdict, kind) = if task.is_running(now) {
+            (CompleteVerdict::Completed, EventKind::Completed)
+        } else {
+            (CompleteVerdict::Late, EventKind::Late)
         };
         // The expiry is logged before the late result, in the order of the changes.
         if pool.is_lapsed(&member, &task) {

@@ -206,8 +206,8 @@ impl Catalog {
 
     /// The configured settings of a pool; the defaults if no entry matches.
     pub fn settings(&self, pool: &Name) -> Settings {
-        let settings = self.patterns.first(pool).map(|index| self.settings[index]);
-        let settings = settings.unwrap_or_default();
+        let settings =
+            self.patterns.first(pool).map(|index| self.settings[index]).unwrap_or_default();
         let denial_cache = if self.is_uncached { Millis(0) } else { settings.denial_cache };
         Settings { denial_cache, ..settings }
     }

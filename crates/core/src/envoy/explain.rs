@@ -34,9 +34,10 @@ fn steps(
     for (key, value) in entries {
         let entry = (key.as_bytes(), value.as_bytes());
         let Some(step) = node.step(entry, &mut joined) else {
-            let why = match node.children.is_empty() {
-                true => "the rules have no further level",
-                false => "no key, pattern or value matches",
+            let why = if node.children.is_empty() {
+                "the rules have no further level"
+            } else {
+                "no key, pattern or value matches"
             };
             let _ = writeln!(text, "  {key}={value}: {why}; OK without a limit");
             return false;
@@ -58,9 +59,10 @@ fn steps(
         return false;
     };
     let _ = write!(text, "rule {}: ", rule.key);
-    let _ = match rule.unlimited {
-        true => write!(text, "unlimited"),
-        false => write!(text, "{} per {}", rule.requests_per_unit, rule.unit.name()),
+    let _ = if rule.unlimited {
+        write!(text, "unlimited")
+    } else {
+        write!(text, "{} per {}", rule.requests_per_unit, rule.unit.name())
     };
     if let Some(algorithm) = algorithm_of(rule) {
         let _ = write!(text, ", {algorithm}");

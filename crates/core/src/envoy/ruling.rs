@@ -77,11 +77,13 @@ impl DescriptorLimit<'_> {
     /// What happens to the request if the limit is exceeded. `can_quotas_refuse` is the result of
     /// [`can_quotas_refuse`].
     pub fn enforcement(&self, settings: &EnvoySettings, can_quotas_refuse: bool) -> Enforcement {
-        match self.is_quota(settings) {
-            _ if self.is_shadow() => Enforcement::Shadow,
-            true if !can_quotas_refuse => Enforcement::Shadow,
-            true => Enforcement::Quota,
-            false => Enforcement::Enforced,
+        let is_quota = self.is_quota(settings);
+        if self.is_shadow() || (is_quota && !can_quotas_refuse) {
+            Enforcement::Shadow
+        } else if is_quota {
+            Enforcement::Quota
+        } else {
+            Enforcement::Enforced
         }
     }
 
@@ -152,13 +154,13 @@ impl Ruling {
             }
             let is_quota = limit.is_quota(settings);
             quotas += usize::from(is_quota);
-            match limit.refuses(hits) {
-                true if is_quota => failed_quotas += 1,
-                true => {
-                    failed = true;
-                    (tightest, least) = (Some(index), 0);
-                }
-                false => passed.push(index),
+            if !limit.refuses(hits) {
+                passed.push(index);
+            } else if is_quota {
+                failed_quotas += 1;
+            } else {
+                failed = true;
+                (tightest, least) = (Some(index), 0);
             }
         }
         let is_over = failed || (quotas > 0 && quotas == failed_quotas);

@@ -40,9 +40,10 @@ where
     T: AsRef<[u8]>,
     S: Serializer,
 {
-    match serializer.is_human_readable() {
-        true => Text::new(bytes.as_ref()).serialize(serializer),
-        false => serializer.serialize_bytes(bytes.as_ref()),
+    if serializer.is_human_readable() {
+        Text::new(bytes.as_ref()).serialize(serializer)
+    } else {
+        serializer.serialize_bytes(bytes.as_ref())
     }
 }
 
@@ -52,9 +53,10 @@ where
     T: From<Vec<u8>>,
     D: Deserializer<'de>,
 {
-    match deserializer.is_human_readable() {
-        true => Text::deserialize(deserializer).map(|text| text.0.into()),
-        false => deserializer.deserialize_byte_buf(Plain).map(T::from),
+    if deserializer.is_human_readable() {
+        Text::deserialize(deserializer).map(|text| text.0.into())
+    } else {
+        deserializer.deserialize_byte_buf(Plain).map(T::from)
     }
 }
 

@@ -186,9 +186,10 @@ impl Changes {
 
     /// Sets the head; removes it if `head` is empty.
     pub fn head(&mut self, head: &[u8]) {
-        match head.is_empty() {
-            true => self.remove(&[]),
-            false => self.push(PUT, &[], |bytes| bytes.extend_from_slice(head)),
+        if head.is_empty() {
+            self.remove(&[])
+        } else {
+            self.push(PUT, &[], |bytes| bytes.extend_from_slice(head))
         }
     }
 

@@ -213,8 +213,8 @@ impl Decision for CountAll {
 
     fn decide(&self, meters: &mut Vec<Meter>, now: Timestamp) -> AsOf<CountAllOutcome> {
         let before: Vec<Counters> = meters.iter().map(|meter| meter.counters.clone()).collect();
-        let hits = self.counts.iter().map(|it| it.count.count(&mut meters[it.place], now));
-        let hits: Option<Vec<CountedHits>> = hits.collect();
+        let hits: Option<Vec<CountedHits>> =
+            self.counts.iter().map(|it| it.count.count(&mut meters[it.place], now)).collect();
         let is_refused = hits.as_ref().is_none_or(|hits| self.refuses(hits));
         if is_refused {
             for (meter, counters) in meters.iter_mut().zip(before) {

@@ -243,8 +243,8 @@ fn numbers_of(usage: &Usage) -> Vec<u64> {
             vec![window.start.0, window.count]
         }
         Usage::Sliding(window) => {
-            let buckets = window.buckets.iter();
-            let buckets = buckets.flat_map(|(number, count)| [*number, u64::from(*count)]);
+            let buckets =
+                window.buckets.iter().flat_map(|(number, count)| [*number, u64::from(*count)]);
             [window.width].into_iter().chain(buckets).collect()
         }
         Usage::Bucket(of) => {

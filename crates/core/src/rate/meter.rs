@@ -176,8 +176,9 @@ impl Meter {
         let (mut notices, mut moved) = (Notices::default(), false);
         let usages = rule.limits.iter().enumerate().map(|(index, limit)| {
             let counter = self.live(now).find(|counter| counter.is_of(limit));
-            let stored = counter.map(|counter| &counter.usage);
-            let stored = stored.filter(|usage| usage.algorithm() == limit.algorithm);
+            let stored = counter
+                .map(|counter| &counter.usage)
+                .filter(|usage| usage.algorithm() == limit.algorithm);
             moved |= stored.is_some_and(|usage| usage.is_moved(limit, now));
             let usage = Usage::load(limit, stored, now);
             // A longer window must not forget calls that a shorter one has counted.

@@ -92,17 +92,15 @@ impl MeterName {
 
     /// Appends the Redis key of one part of the state.
     pub(super) fn push_key(&self, call: &mut Call, part: &[u8]) {
-        match self.has_events() {
-            true => call.key(&[part, b":", self.key()]),
-            false => call.key(&[part]),
-        }
+        if self.has_events() { call.key(&[part, b":", self.key()]) } else { call.key(&[part]) }
     }
 
     /// Appends the Redis key of the answer to a request.
     pub(super) fn push_replay_key(&self, call: &mut Call, request: &[u8]) {
-        match self.has_events() {
-            true => call.key(&[b"replay:", self.key(), &[SEPARATOR], request]),
-            false => call.key(&[b"replay:", request]),
+        if self.has_events() {
+            call.key(&[b"replay:", self.key(), &[SEPARATOR], request])
+        } else {
+            call.key(&[b"replay:", request])
         }
     }
 

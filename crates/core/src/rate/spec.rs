@@ -195,8 +195,8 @@ impl RuleSpec {
         if bucket && !tiers.is_empty() {
             bad.add(field("algorithm"), "must not be TOKEN_BUCKET: tiers need a window's count");
         }
-        let refuses = tiers.iter().find(|tier| tier.action != TierAction::Warn);
-        let refuses = refuses.map(|tier| tier.above);
+        let refuses =
+            tiers.iter().find(|tier| tier.action != TierAction::Warn).map(|tier| tier.above);
         let most = if bucket { BUCKET_MAX } else { COUNT_MAX };
         let max = spec.max.or(refuses.map(u64::from)).unwrap_or_else(|| {
             bad.add(field("max"), format!("is required: 0 to {most}"));

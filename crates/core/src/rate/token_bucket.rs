@@ -45,9 +45,10 @@ mod unexported {
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
-        match from.is_human_readable() {
-            true => IgnoredAny::deserialize(from).map(|_| 0),
-            false => u32::deserialize(from),
+        if from.is_human_readable() {
+            IgnoredAny::deserialize(from).map(|_| 0)
+        } else {
+            u32::deserialize(from)
         }
     }
 }
@@ -114,10 +115,11 @@ impl TokenBucket {
     pub(super) fn wait(&self, cost: u32, now: Timestamp) -> u64 {
         let wanted = self.with(cost, now);
         let most = intervals(self.burst, self.window, self.max);
-        match wanted <= most {
-            true => 0,
+        if wanted <= most {
+            0
+        } else {
             // A fraction of a µs is waited for in full.
-            false => wanted.0 - most.0 + u64::from(wanted.1 > most.1),
+            wanted.0 - most.0 + u64::from(wanted.1 > most.1)
         }
     }
 

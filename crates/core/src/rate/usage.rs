@@ -50,10 +50,7 @@ pub(super) mod form {
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Usage, D::Error> {
-        match from.is_human_readable() {
-            true => Tagged::deserialize(from),
-            false => Usage::deserialize(from),
-        }
+        if from.is_human_readable() { Tagged::deserialize(from) } else { Usage::deserialize(from) }
     }
 }
 

@@ -69,13 +69,14 @@ fn script(files: &Files, name: &str) -> Result<Built, String> {
     let gives_tokens = order.contains(&format!("lib/{TOKENS}"));
     let checks_store = order.contains(&format!("lib/{STORE}"));
     let mut parts: Vec<&str> = order.iter().map(|file| &*files[file]).collect();
-    let sizes = match repeated {
-        true => "local KEYS_PER_ITEM, ARGV_PER_ITEM = #KEYS, #ARGV\n".to_owned(),
-        false => sizes(keys, argv, shared),
+    let sizes = if repeated {
+        "local KEYS_PER_ITEM, ARGV_PER_ITEM = #KEYS, #ARGV\n".to_owned()
+    } else {
+        sizes(keys, argv, shared)
     };
     parts.insert(of_rule, &sizes);
-    let text = constants::replace(&parts.join("\n"));
-    let text = text.map_err(|error| format!("lua/{name}.lua and its fragments: {error}"))?;
+    let text = constants::replace(&parts.join("\n"))
+        .map_err(|error| format!("lua/{name}.lua and its fragments: {error}"))?;
     let shared = shared.unwrap_or_default();
     let name = name.to_owned();
     Ok(Built { name, keys, argv, repeated, shared, gives_tokens, checks_store, text })

@@ -147,10 +147,7 @@ impl Dating {
             let (first, next) = (unit.first_within(period), unit.first_within(period + 1));
             let number = numbers[*unit as usize];
             let exact = first + number.saturating_sub(unit.least());
-            period = match rounded {
-                true => first,
-                false => exact.min(next),
-            };
+            period = if rounded { first } else { exact.min(next) };
             rounded |= number < unit.least() || exact >= next;
         }
         let index = if rounded { 0 } else { number.saturating_sub(self.start) };

@@ -50,10 +50,7 @@ impl Layout {
     /// Parses a layout. `utc_offset` is in minutes, `ahead_max` as in [`Dating`]. Numbers of a period
     /// start at 1, those of `timestamp17` at 0. The error describes the expected form.
     pub fn parse(text: &str, utc_offset: i32, ahead_max: Millis) -> Result<Layout, String> {
-        let (pattern, start) = match text == TIMESTAMP17.0 {
-            true => (TIMESTAMP17.1, 0),
-            false => (text, 1),
-        };
+        let (pattern, start) = if text == TIMESTAMP17.0 { (TIMESTAMP17.1, 0) } else { (text, 1) };
         let mut parts = PatternParts::default();
         parts.read(pattern)?;
         let Some(width) = parts.width else {

@@ -49,8 +49,8 @@ impl Sequences {
 
     /// The same rules without reservations, for an engine that cannot fail over.
     pub fn without_reserve(&self) -> Sequences {
-        let rules = self.rules.iter().cloned();
-        let rules = rules.map(|rule| SequenceRule { reserve: None, ..rule }).collect();
+        let rules =
+            self.rules.iter().cloned().map(|rule| SequenceRule { reserve: None, ..rule }).collect();
         Sequences { patterns: self.patterns.clone(), rules }
     }
 

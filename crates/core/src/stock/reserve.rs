@@ -197,9 +197,10 @@ impl Decision for ReserveStock {
             if sku.is_held(order, &reservation, now) {
                 let (is_same, reservation) =
                     (reservation.quantity == quantity, reservation.at(now));
-                return decided(match is_same {
-                    true => ReserveOutcome::Reserved { reservation, replayed: true },
-                    false => ReserveOutcome::QuantityDiffers { reservation },
+                return decided(if is_same {
+                    ReserveOutcome::Reserved { reservation, replayed: true }
+                } else {
+                    ReserveOutcome::QuantityDiffers { reservation }
                 });
             } else if reservation.state != ReservationState::Held {
                 return decided(ReserveOutcome::AlreadySettled { reservation });

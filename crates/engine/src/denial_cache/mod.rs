@@ -121,10 +121,7 @@ impl DenialCache {
                 && entry.epoch == epoch
                 && (entry.since..entry.until).contains(&now)
                 && *entry.partition == *partition;
-            match is_valid {
-                true => decision.deny(&entry.denial, now.0 - entry.since.0, now),
-                false => None,
-            }
+            if is_valid { decision.deny(&entry.denial, now.0 - entry.since.0, now) } else { None }
         });
         let may_repeat = || {
             decision.member().is_none_or(|member| {

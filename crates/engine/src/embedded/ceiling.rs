@@ -48,18 +48,18 @@ impl Ceiling {
         let most = if was_reached { self.most - self.most / 16 } else { self.most };
         let is_reached = used >= most;
         self.is_reached.store(is_reached, Ordering::Relaxed);
-        match is_reached {
-            _ if is_reached == was_reached => {}
-            true => tracing::warn!(
+        if is_reached == was_reached {
+            return;
+        }
+        if is_reached {
+            tracing::warn!(
                 used,
                 memory_max = self.most,
                 "memory in use has reached memory_max: decisions about new names are refused, \
                  known names continue"
-            ),
-            false => tracing::info!(
-                used,
-                "memory in use is below memory_max: new names are accepted again"
-            ),
+            );
+        } else {
+            tracing::info!(used, "memory in use is below memory_max: new names are accepted again");
         }
     }
 }

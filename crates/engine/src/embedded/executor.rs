@@ -171,10 +171,12 @@ impl Embedded {
                 let decided = self.decide(decision, &mut state, journal.map(|_| &mut *notes), now);
                 let partition = decision.partition();
                 // An empty state is not stored, so its changes are dropped.
-                let is_stored = match state.is_vacant(now) {
-                    true => Ok(false),
-                    false if self.is_full() => Err(memory_full()),
-                    false => self.name::<D::State>(partition).map(|()| true),
+                let is_stored = if state.is_vacant(now) {
+                    Ok(false)
+                } else if self.is_full() {
+                    Err(memory_full())
+                } else {
+                    self.name::<D::State>(partition).map(|()| true)
                 };
                 self.settle(
                     counted.as_ref(),
@@ -233,9 +235,10 @@ impl Embedded {
         before.clear();
         after.clear();
         state.head(before);
-        let outcome = match now <= self.token_floor {
-            true => (D::PROPERTIES.decide_above)(decision, state, now, self.token_floor),
-            false => decision.decide(state, now),
+        let outcome = if now <= self.token_floor {
+            (D::PROPERTIES.decide_above)(decision, state, now, self.token_floor)
+        } else {
+            decision.decide(state, now)
         };
         let event = state.take_event();
         self.wake(state);
@@ -275,9 +278,10 @@ pub(super) fn line_up(notes: &mut Notes, journal: &Journal) -> u64 {
 /// Queues the changes of a decision about a partition. Returns what its answer depends on.
 fn line_up_of<S: Tabled>(tables: &mut Tables, partition: &[u8], journal: &Journal) -> Seen {
     let change = line_up(&mut tables.notes, journal);
-    let reservation = match S::RESERVES && journal.reserves() {
-        true => S::table(tables).get_mut(partition).map_or(0, |state| state.reservation(change)),
-        false => 0,
+    let reservation = if S::RESERVES && journal.reserves() {
+        S::table(tables).get_mut(partition).map_or(0, |state| state.reservation(change))
+    } else {
+        0
     };
     Seen { change, reservation }
 }

@@ -33,9 +33,10 @@ pub(super) fn load(
     store: &FileStore,
 ) -> Result<(Option<Mark>, usize), OpenError> {
     let mut loader = Loader { engine, open: None, count: 0 };
-    let mark = match store.is_large() {
-        true => load_beside(&mut loader, store)?,
-        false => store.scan(|key, value| loader.entry(key, value))?,
+    let mark = if store.is_large() {
+        load_beside(&mut loader, store)?
+    } else {
+        store.scan(|key, value| loader.entry(key, value))?
     };
     loader.finish();
     Ok((mark, loader.count))
@@ -65,12 +66,13 @@ fn read(store: &FileStore, sender: &SyncSender<EntryChunk>) -> Result<Option<Mar
     let mut chunk = EntryChunk::default();
     let mark = store.scan(|key, value| {
         chunk.add(key, value);
-        match chunk.bytes.len() < CHUNK_BYTES {
-            true => Ok(()),
+        if chunk.bytes.len() < CHUNK_BYTES {
+            Ok(())
+        } else {
             // The receiver has stopped at an unreadable entry, and reports that one.
-            false => sender
+            sender
                 .send(mem::take(&mut chunk))
-                .map_err(|_| Unreadable("an earlier entry is unreadable".to_owned())),
+                .map_err(|_| Unreadable("an earlier entry is unreadable".to_owned()))
         }
     })?;
     let _ = sender.send(chunk);

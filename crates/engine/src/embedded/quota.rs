@@ -172,9 +172,10 @@ impl Embedded {
         }
         let mut change = QuotaChange { before, takes, adds: 0 };
         if let Some(most) = used.bytes_max() {
-            let new = match is_stored || !(D::PROPERTIES.creates)(decision) {
-                true => 0,
-                false => PARTITION_BYTES + partition.len() as u64,
+            let new = if is_stored || !(D::PROPERTIES.creates)(decision) {
+                0
+            } else {
+                PARTITION_BYTES + partition.len() as u64
             };
             let adds = new + (D::PROPERTIES.adds)(decision);
             if adds > 0 && (!is_stored || (D::PROPERTIES.may_add)(decision, state, now)) {

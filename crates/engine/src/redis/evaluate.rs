@@ -225,12 +225,10 @@ async fn pipeline(
     }
     pipeline.ignore_errors();
     let replies: Vec<RedisResult<Value>> = pipeline.query_async(socket).await?;
-    match replies.len() == count {
-        true => Ok(replies),
-        false => {
-            Err((redis::ErrorKind::UnexpectedReturnType, "expected one reply for each command")
-                .into())
-        }
+    if replies.len() == count {
+        Ok(replies)
+    } else {
+        Err((redis::ErrorKind::UnexpectedReturnType, "expected one reply for each command").into())
     }
 }
 
@@ -248,9 +246,10 @@ pub(super) fn error(error: &RedisError) -> Error {
 pub(super) fn refused(code: &str, why: &str) -> Error {
     let why = text::start(why, MESSAGE_MAX).to_owned();
     // No server can use the node, as if it were unreachable.
-    match ["LOADING", "CLUSTERDOWN", "MASTERDOWN"].contains(&code) {
-        true => Error::Unavailable(why),
-        false => Error::Refused(why),
+    if ["LOADING", "CLUSTERDOWN", "MASTERDOWN"].contains(&code) {
+        Error::Unavailable(why)
+    } else {
+        Error::Refused(why)
     }
 }
 

@@ -58,9 +58,10 @@ impl CallsInFlight {
         // Dropped if it is refused.
         let call = CallInFlight { calls: self, own };
         let free = self.most.saturating_sub(before);
-        match free > 0 && own_before.is_none_or(|own| own < SHARE * free) {
-            true => Ok(call),
-            false => Err(budget::overloaded(ReachedLimit::CallsInFlight)),
+        if free > 0 && own_before.is_none_or(|own| own < SHARE * free) {
+            Ok(call)
+        } else {
+            Err(budget::overloaded(ReachedLimit::CallsInFlight))
         }
     }
 }

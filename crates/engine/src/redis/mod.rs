@@ -392,8 +392,9 @@ impl Redis {
 fn settled<D: Decision>(decision: &D, answer: JobAnswer) -> Result<D::Outcome, Error> {
     let JobAnswer { mut reply, repeated } = answer;
     let outcome = D::parse(&mut reply).map_err(|error| evaluate::named(decision, error))?;
-    match repeated && !(D::PROPERTIES.settles)(decision, &outcome) {
-        true => Err(Error::DeadlineExceeded),
-        false => Ok(outcome),
+    if repeated && !(D::PROPERTIES.settles)(decision, &outcome) {
+        Err(Error::DeadlineExceeded)
+    } else {
+        Ok(outcome)
     }
 }

@@ -55,10 +55,11 @@ impl NameScan {
     ) -> Result<NameScan, Error> {
         let primaries = answered(CONNECT_MAX, Primaries::connect(&engine.options)).await?;
         let keys = KeyBuilder::new(&engine.key_prefix);
-        let pattern = match in_default {
-            true => keys.pattern(),
+        let pattern = if in_default {
+            keys.pattern()
+        } else {
             // Only a namespace ends with this character.
-            false => keys.pattern() + "\x1e*",
+            keys.pattern() + "\x1e*"
         };
         Ok(NameScan { primaries, keys, pattern, node: 0, cursor: 0 })
     }

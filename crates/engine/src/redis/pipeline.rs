@@ -122,9 +122,10 @@ impl Pipeline {
             drop(queue);
             return job.refuse();
         }
-        match job.delivery.frees_capacity() {
-            true => queue.first.push_back(job),
-            false => queue.waiting.push_back(job),
+        if job.delivery.frees_capacity() {
+            queue.first.push_back(job)
+        } else {
+            queue.waiting.push_back(job)
         }
         let batches_max = if self.turn.is_some() { 1 } else { BATCHES_MAX };
         if queue.is_starting || queue.batches >= batches_max {

@@ -201,9 +201,10 @@ impl Device {
             }
             DeviceManner::Late if !is_again => {
                 sleep_until((held.ended_by + LATE_BY).into()).await;
-                match self.fleet.queue.is_some() && self.random.fraction() < 0.5 {
-                    true => self.held = Some(held),
-                    false => self.report(held, Outcome::Succeeded).await,
+                if self.fleet.queue.is_some() && self.random.fraction() < 0.5 {
+                    self.held = Some(held)
+                } else {
+                    self.report(held, Outcome::Succeeded).await
                 }
             }
             DeviceManner::Crashing if !is_again => {

@@ -96,14 +96,13 @@ impl Simulation for Devices {
     async fn open(world: &World) -> Result<Devices, Error> {
         let (options, pool) = (&world.options.device, pool(world, 0));
         let attempts = world.options.queued.then_some(world.options.queue.max_attempts);
-        let usage = match options.capacity.is_some() || attempts.is_some() {
-            true => pool.configure(options.capacity, attempts).await?,
-            false => pool.usage().await?,
+        let usage = if options.capacity.is_some() || attempts.is_some() {
+            pool.configure(options.capacity, attempts).await?
+        } else {
+            pool.usage().await?
         };
-        let queue = match world.options.queued {
-            true => Some(TaskQueue::open(world, &pool).await),
-            false => None,
-        };
+        let queue =
+            if world.options.queued { Some(TaskQueue::open(world, &pool).await) } else { None };
         let shares = [
             (DeviceManner::Silent, options.silent),
             (DeviceManner::Late, options.late),

@@ -36,10 +36,7 @@ impl Timeline {
     /// Creates the timeline of a run of this length, for a limit with this window.
     pub(super) fn new(run: Duration, window: Duration) -> Timeline {
         let fine = (run / SLOTS).max(Duration::from_millis(1));
-        let slot = match run >= window * WINDOWS {
-            true => window * whole(fine, window),
-            false => fine,
-        };
+        let slot = if run >= window * WINDOWS { window * whole(fine, window) } else { fine };
         let counts = (0..whole(run, slot)).map(|_| AtomicU64::new(0)).collect();
         Timeline { slot, counts }
     }

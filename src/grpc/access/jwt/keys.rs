@@ -176,9 +176,10 @@ impl Keys {
                 return Err(failed("kid: another key has the same one"));
             }
         }
-        match keys.is_empty() {
-            false => Ok(Keys(keys)),
-            true => Err("no key for an algorithm of jwt.algorithms".to_owned()),
+        if keys.is_empty() {
+            Err("no key for an algorithm of jwt.algorithms".to_owned())
+        } else {
+            Ok(Keys(keys))
         }
     }
 

@@ -113,8 +113,8 @@ async fn prometheus_scrapes_a_server_and_evaluates_the_alerts() {
     let is_evaluated = |rule: &Value| rule["health"] == "ok";
     until("the alerts are evaluated", || {
         let groups = prometheus.ask("/api/v1/rules")["groups"].as_array().cloned().unwrap();
-        let rules = groups.iter().flat_map(|group| group["rules"].as_array().cloned().unwrap());
-        let rules: Vec<Value> = rules.collect();
+        let rules: Vec<Value> =
+            groups.iter().flat_map(|group| group["rules"].as_array().cloned().unwrap()).collect();
         for rule in &rules {
             assert!(rule["lastError"].as_str().is_none_or(str::is_empty), "{rule}");
         }

@@ -52,8 +52,8 @@ impl History {
         }
         for key in self.twins.time.keys().await {
             let ttl = self.twins.time.tamper(&["PTTL", &format!("{{}}:{key}")]).await.unwrap();
-            let permanent = [":settings", ":queued", ":backlog", ":due"];
-            let permanent = permanent.iter().any(|part| key.ends_with(part));
+            let permanent =
+                [":settings", ":queued", ":backlog", ":due"].iter().any(|part| key.ends_with(part));
             let permanent = permanent || key.starts_with("{index:");
             // -2: the key expired after it was listed.
             let lapses = !matches!(ttl, redis::Value::Int(-1));
@@ -110,8 +110,9 @@ fn record(pool: &[u8], member: &[u8], task: &Task) -> (String, String) {
         }
         TaskState::Evicted { reason } => ("E", String::from_utf8_lossy(reason).into_owned()),
     };
-    let times = [lease.token, lease.grant.0, lease.expire.0, task.slot_end.0];
-    let times = times.map(|time| time.to_string()).join(" ");
+    let times = [lease.token, lease.grant.0, lease.expire.0, task.slot_end.0]
+        .map(|time| time.to_string())
+        .join(" ");
     let Some(queued) = &task.queued else {
         let key = format!("{{admission:{pool}}}:task:{member}");
         return (key, format!("{letter} {times} {} {rest}", task.forget.0));

@@ -66,9 +66,10 @@ impl History {
         let held = tasks.into_iter().flatten().find(|(task, _)| *task == &member[..]);
         let token = held.map(|(_, task)| task.lease.token).filter(|token| *token > 0);
         if let Some(token) = token.or_else(|| self.tokens.last().copied()) {
-            let reason = match self.random.random_bool(0.5) {
-                true => RevokeReason::Unacknowledged,
-                false => RevokeReason::Unreceived,
+            let reason = if self.random.random_bool(0.5) {
+                RevokeReason::Unacknowledged
+            } else {
+                RevokeReason::Unreceived
             };
             let before = self.agree(&GetPool { pool: pool.clone(), settings }, context).await;
             let revoked = self.agree(&RevokeTask { name, token, reason, settings }, context).await;

@@ -115,8 +115,8 @@ impl Item {
         match self.kind {
             Kind::Task => {
                 let renew = patient(renew("p", "d", &self.name));
-                let response = shop.world.client.clone().renew_task(renew).await.unwrap();
-                let response = response.into_inner();
+                let response =
+                    shop.world.client.clone().renew_task(renew).await.unwrap().into_inner();
                 match response.verdict() {
                     RenewVerdict::Renewed => {
                         let token = response.lease.unwrap().fencing_token;

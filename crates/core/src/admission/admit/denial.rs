@@ -34,9 +34,10 @@ impl AdmitTask {
 
     /// Limits the `retry_after` of a cached refusal. Devices differ.
     fn soon(&self, retry_after: Millis) -> Millis {
-        match retry_after > RETRY_MAX {
-            true => Millis(RETRY_MIN.0 + self.seed() % (RETRY_MAX.0 - RETRY_MIN.0)),
-            false => retry_after,
+        if retry_after > RETRY_MAX {
+            Millis(RETRY_MIN.0 + self.seed() % (RETRY_MAX.0 - RETRY_MIN.0))
+        } else {
+            retry_after
         }
     }
 }

@@ -107,10 +107,8 @@ impl ExpiryIndex {
     pub(super) fn insert(&mut self, end: Timestamp, member: Member) {
         // Most entries come after all others, because times are counted from the current time.
         let is_last = self.chunks.back().is_none_or(|chunk| chunk.is_before(end, &member));
-        let (at, within) = match is_last {
-            true => (self.chunks.len(), Err(0)),
-            false => self.find(end, &member),
-        };
+        let (at, within) =
+            if is_last { (self.chunks.len(), Err(0)) } else { self.find(end, &member) };
         let Err(within) = within else { return };
         self.len += 1;
         self.passed += usize::from(end <= self.counted);

@@ -171,10 +171,12 @@ impl Exported for Pool {
             0 => {
                 let (overrides, last_token): Head = decode(value)?;
                 let parts = parts.bytes(&[POOL]).numbers([last_token]);
-                let parts = parts.optional(overrides.capacity.map(u64::from));
-                let parts = parts.optional(overrides.lease_duration.map(|lease| lease.0));
-                let parts = parts.optional(overrides.expiry_grace.map(|grace| grace.0));
-                let parts = parts.optional(overrides.paused.map(u64::from));
+                let parts = parts
+                    .optional(overrides.capacity.map(u64::from))
+                    .optional(overrides.lease_duration.map(|lease| lease.0));
+                let parts = parts
+                    .optional(overrides.expiry_grace.map(|grace| grace.0))
+                    .optional(overrides.paused.map(u64::from));
                 let parts = parts.optional(overrides.max_attempts.map(u64::from));
                 let parts = parts.empty(4, b"").packed(&[0; 5]).empty(2, b"");
                 Ok(Some(parts.packed(&[0; 3]).bytes(b"")))
@@ -188,10 +190,11 @@ impl Exported for Pool {
 
     fn import_listing(part: &[u8], value: &[u8]) -> Listing {
         let head = decode::<Head>(value).ok().filter(|_| part.is_empty());
-        match head.is_some_and(|(overrides, _)| overrides != Overrides::default()) {
-            true => Listing::Kept,
+        if head.is_some_and(|(overrides, _)| overrides != Overrides::default()) {
+            Listing::Kept
+        } else {
             // The sweeper looks at the pool at once, and schedules its next look.
-            false => Listing::Held(Ends::After(Millis(0))),
+            Listing::Held(Ends::After(Millis(0)))
         }
     }
 

@@ -55,9 +55,10 @@ impl Embedded {
         let is_recorded = self.journal().is_some();
         let (table, notes) = S::table_and_notes(&mut tables);
         let is_new = |partition: &&[u8]| table.get(partition).is_none();
-        let new: Vec<&[u8]> = match (D::PROPERTIES.creates)(decision) {
-            true => partitions.iter().copied().filter(is_new).collect(),
-            false => Vec::new(),
+        let new: Vec<&[u8]> = if (D::PROPERTIES.creates)(decision) {
+            partitions.iter().copied().filter(is_new).collect()
+        } else {
+            Vec::new()
         };
         if let Err(error) = self.has_bytes(&new).and_then(|()| self.name_all::<S>(&new)) {
             return (Err(error), notes.seen());
@@ -80,10 +81,8 @@ impl Embedded {
             }
         };
         let mut states: Vec<S> = partitions.iter().map(take).collect();
-        let heads: Vec<Vec<u8>> = match is_recorded {
-            true => states.iter().map(head).collect(),
-            false => Vec::new(),
-        };
+        let heads: Vec<Vec<u8>> =
+            if is_recorded { states.iter().map(head).collect() } else { Vec::new() };
         let outcome = decision.decide(&mut states, now);
         let mut events = Vec::new();
         for (index, (partition, mut state)) in partitions.into_iter().zip(states).enumerate() {

@@ -206,9 +206,10 @@ impl Journal {
         if queue.unsynced_bytes() >= max {
             return Err(Error::UnsyncedFull { max });
         }
-        match queue.count < self.shared.changes_max.load(Ordering::Relaxed) {
-            true => Ok(()),
-            false => Err(Error::Overloaded),
+        if queue.count < self.shared.changes_max.load(Ordering::Relaxed) {
+            Ok(())
+        } else {
+            Err(Error::Overloaded)
         }
     }
 
@@ -227,14 +228,15 @@ impl Journal {
         if shared.is_stalled.swap(is_stalled, Ordering::AcqRel) == is_stalled {
             return;
         }
-        match is_stalled {
-            true => tracing::error!(
+        if is_stalled {
+            tracing::error!(
                 "the disk of the data directory hangs: a change has been unsynced for \
                  {STALLED_AFTER:?}; calls wait, and health is NOT_SERVING until it recovers"
-            ),
-            false => tracing::info!(
+            )
+        } else {
+            tracing::info!(
                 "the disk of the data directory has recovered: changes are synced in time"
-            ),
+            )
         }
         shared.publish();
     }

@@ -88,12 +88,11 @@ impl ChangeQueue {
         self.count += changes.len();
         self.bytes += changes.size();
         self.ticket += 1;
-        match self.is_logged {
-            true => self.unlogged.push(changes),
-            false => {
-                self.ready.push(changes);
-                self.ready_ticket = self.ticket;
-            }
+        if self.is_logged {
+            self.unlogged.push(changes)
+        } else {
+            self.ready.push(changes);
+            self.ready_ticket = self.ticket;
         }
         self.since.get_or_insert(now);
         self.ticket

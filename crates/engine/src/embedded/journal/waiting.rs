@@ -103,10 +103,7 @@ impl<F: Fn() -> bool + Unpin> Future for SyncWait<'_, F> {
         }
         this.lead = this.waiters.join(cx.waker());
         // It may have come true in between, unannounced to this call.
-        match (this.is_over)() {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        }
+        if (this.is_over)() { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 

@@ -210,9 +210,12 @@ impl ChangeLog {
         let mut parsed: Vec<(Vec<Record<'_>>, LogEnd)> =
             files.iter().map(|bytes| parse(bytes)).collect();
         parsed.sort_by_key(|(records, _)| records.first().map_or(u64::MAX, |first| first.last));
-        let damaged = |why: &str| match is_same_boot {
-            true => Err(io::Error::new(io::ErrorKind::InvalidData, why.to_owned())),
-            false => Ok(()),
+        let damaged = |why: &str| {
+            if is_same_boot {
+                Err(io::Error::new(io::ErrorKind::InvalidData, why.to_owned()))
+            } else {
+                Ok(())
+            }
         };
         for (records, end) in &parsed {
             for record in records.iter().filter(|record| record.last > synced) {

@@ -294,10 +294,11 @@ impl FileStore {
     ) -> Result<(), String> {
         let progress = StoreProgress { last, boot: self.boot.clone() };
         let written = self.try_write(batch, mark, &progress);
-        match written.is_ok() {
-            true => self.last = last,
+        if written.is_ok() {
+            self.last = last
+        } else {
             // After an error redb accepts no further write.
-            false => self.database = None,
+            self.database = None
         }
         written.map_err(|error| format!("{}: {error}", self.disk.path.display()))
     }

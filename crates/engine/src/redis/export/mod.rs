@@ -239,10 +239,7 @@ impl Keyspace {
     /// Adds a line; sends its entries when enough are buffered.
     pub(in super::super) async fn write(&mut self, line: &Line) -> Result<(), Failure> {
         self.unsent.add(line).map_err(Failure::Damaged)?;
-        match self.unsent.len() < BATCH {
-            true => Ok(()),
-            false => self.flush().await,
-        }
+        if self.unsent.len() < BATCH { Ok(()) } else { self.flush().await }
     }
 
     /// Sends all buffered entries.

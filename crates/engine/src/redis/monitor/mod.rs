@@ -307,9 +307,10 @@ impl Monitor {
         let is_new = !std::mem::replace(&mut *is_measured, true);
         let behind = self.shared.skew.ahead(reading);
         let is_known = lock(&self.seen).is_some();
-        let is_other = match is_known {
-            true => is_new && self.is_successor(),
-            false => behind > self.ahead() + UNSEEN_MAX,
+        let is_other = if is_known {
+            is_new && self.is_successor()
+        } else {
+            behind > self.ahead() + UNSEEN_MAX
         };
         // The lead is at least the one that other servers know. A successor needs the lead that the
         // measured offsets require; a primary that is no successor needs none.

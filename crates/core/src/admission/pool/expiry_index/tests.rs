@@ -19,8 +19,8 @@ fn check(ends: &ExpiryIndex, model: &BTreeSet<End>, now: Timestamp, entry: &End)
     assert_eq!(ends.contains(entry.0, &entry.1), is_there);
     assert_eq!(ends.has_ended(entry.0, &entry.1), is_there && has_ended);
     let from = if is_there { entry.clone() } else { (entry.0, Member::from(&[][..])) };
-    let rest = model.range((Bound::Excluded(from), Bound::Unbounded)).filter(later);
-    let rest: Vec<_> = rest.collect();
+    let rest: Vec<_> =
+        model.range((Bound::Excluded(from), Bound::Unbounded)).filter(later).collect();
     assert_eq!(ends.after(entry.0, &entry.1).collect::<Vec<_>>(), rest);
     let nth = rest.len() / 2;
     assert_eq!(ends.nth(nth), model.iter().filter(later).nth(nth));
