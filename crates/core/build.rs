@@ -1,6 +1,6 @@
 //! Builds the table of the scripts in `lua/`.
 
-#[path = "src/script/include.rs"]
+#[path = "src/wire/script/include.rs"]
 mod include;
 
 use std::{env, error::Error, fmt::Write, fs, path::PathBuf};

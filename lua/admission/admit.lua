@@ -23,7 +23,7 @@
 -- argv[7] history events kept at least, 100..1000000.
 -- argv[8] barging 1 if a call may take a free slot ahead of waiters, else 0.
 -- argv[9] seen "primary_id ms changed" (lib/failover.lua), empty for a pool without failover holds.
--- argv[10] limited 1 if the namespace has as many leases as it may, else 0.
+-- argv[10] limited 1 if the namespace is at its limit of leases, else 0.
 -- argv[11] device 1..256 bytes.
 -- argv[12] named the task, 1..256 bytes, empty for the device's oldest queued task.
 -- argv[13] asked_ms lease duration, ms, 100..86400000, empty for the pool's.
@@ -35,8 +35,8 @@
 --
 -- Returns {0 granted, capacity, in_use, token, grant, expire, (attempt, task, payload) if queued}.
 --         {1 replayed, the same}.
---         {2 full, capacity, in_use, retry_after ms, ticket (0: does not wait, 1: ask again at
---          once), µs until the end of a lease frees a slot or 0, (leases) if listed}.
+--         {2 full, capacity, in_use, retry_after ms, ticket (0: does not wait, 1: ask again
+--          immediately), µs until the end of a lease frees a slot or 0, (leases) if listed}.
 --         {3 no queued task, capacity, in_use}.
 --         {4 paused, capacity 0, or failover hold: capacity, in_use, retry_after ms}.
 --         {5 finished, or 6 a slot is free but the call must add no lease: capacity, in_use}.

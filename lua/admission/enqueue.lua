@@ -44,7 +44,7 @@ local function decide(keys, argv, now)
   events_append(events_key, history, now, pool_event(POOL_EVENT_ENQUEUED, 0, 0, member, now))
   queued_write(pool.queued, member, task)
   call('ZADD', backlog_key, 0, queued_line(member, task))
-  -- A forgotten task of this name may still have an entry, and its payload.
+  -- A forgotten task of this name may still have an entry and a payload.
   if call('ZREM', due_key, member) == 1 and #payload <= QUEUED_INLINE_MAX then
     call('HDEL', pool.queued, '\31' .. member)
   end

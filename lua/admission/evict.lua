@@ -1,4 +1,4 @@
--- Takes a task's slot away; drops a task record that cannot be read.
+-- Frees a task's slot for an operator; drops a task record that cannot be read.
 --
 -- @include events expiry leases pool_event queued settings strings task wake_ups
 --

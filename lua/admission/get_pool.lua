@@ -1,4 +1,4 @@
--- Reads a pool's settings in force and its use.
+-- Reads a pool's settings in force and its usage.
 --
 -- @include pool_view settings strings token wake_ups
 --

@@ -1,4 +1,4 @@
--- Revokes a lease without replica acknowledgement, or one whose caller was gone before the answer,
+-- Revokes a lease without replica acknowledgement, or one whose caller was gone before the answer was written,
 -- unless it is disclosed (lib/grant.lua).
 --
 -- @include events expiry leases pool_event queued settings strings task wake_ups

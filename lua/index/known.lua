@@ -1,4 +1,4 @@
--- Tells whether a name has state, for the limits of its namespace.
+-- Checks whether a name has state, for the limits of its namespace.
 --
 -- @include index
 --

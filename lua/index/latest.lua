@@ -1,11 +1,11 @@
--- Reads the partitions with the latest notes, the latest first.
+-- Reads the most recently registered partitions, the latest first.
 --
 -- @include index
 --
--- keys[1] partitions zset: partition names by the time last noted
+-- keys[1] partitions zset: partition names by the time of last registration
 -- argv[1] limit names, 1..1000
 --
--- Returns {0, 0, (name, time noted) …}
+-- Returns {0, 0, (name, time registered) …}
 -- Writes nothing; deletes a key of another type
 -- Cost O(log partitions + limit)
 local function decide(keys, argv, _)

@@ -1,13 +1,13 @@
--- Reads a page of partition names, the oldest note first.
+-- Reads a page of partition names, in the order of their last registration.
 --
 -- @include index
 --
--- keys[1] partitions zset: partition names by the time last noted, of all or of one namespace
+-- keys[1] partitions zset: partition names by the time of last registration, of all or of one namespace
 -- argv[1] limit names, 1..1000
--- argv[2] after_time when the previous page's last name was noted, µs, or empty
+-- argv[2] after_time when the previous page's last name was registered, µs, or empty
 -- argv[3] after_name that name, or empty
 --
--- Returns {0, more 0 or 1, (name, time noted) …}
+-- Returns {0, more 0 or 1, (name, time registered) …}
 -- Writes nothing; deletes a key of another type
 -- Cost O(log partitions + limit): 2.5 µs a name
 local function decide(keys, argv, _)
@@ -17,9 +17,9 @@ local function decide(keys, argv, _)
   index_heal(partitions_key, 'zset')
   local start = 0
   if after_time ~= '' then
-    -- A name with a new note has moved towards the end: continue at its old rank.
-    local noted = call('ZSCORE', partitions_key, after_name)
-    if noted and format('%.0f', tonumber(noted)) == after_time then
+    -- A name that was registered again has moved towards the end: continue at its old rank.
+    local registered = call('ZSCORE', partitions_key, after_name)
+    if registered and format('%.0f', tonumber(registered)) == after_time then
       start = call('ZRANK', partitions_key, after_name) + 1
     else
       start = call('ZCOUNT', partitions_key, '-inf', '(' .. after_time)

@@ -25,7 +25,7 @@ local function process()
   return type(info) == 'string' and string.match(info, 'run_id:(%x+)') or '-'
 end
 
--- Returns the marker as it must be.
+-- Returns the marker that must be stored.
 local function marked(text, known, first, loss, settle, now)
   local id, state, time = match(text or '', '^(%x+) (%l+) (%d+)$')
   if settle == 'import' then
@@ -37,7 +37,7 @@ local function marked(text, known, first, loss, settle, now)
   elseif known == '' then
     return first
   end
-  -- The marker is gone, or another server has begun a new one since.
+  -- The marker is gone, or another server has since begun a new one.
   return (id or known) .. ' ' .. loss .. ' ' .. format('%.0f', now)
 end
 
@@ -47,7 +47,7 @@ local function decide(keys, argv, now)
   local text = call('GET', probe_key)
   local before, last, name = string.match(text or '', '^(%d+) (%d+) (%S+)$')
   if before then
-    -- Of another primary only the time counts. A clock that was set back counts as another.
+    -- Of another primary, only the time counts. A clock that was set back counts as another primary.
     lead = math.max(lead, name == this and tonumber(before) or 0, tonumber(last) - now)
   end
   lead = math.min(lead, LEAD_MAX)

@@ -1,6 +1,6 @@
 -- Scans the keys of this node, for listings of names without an index.
 --
--- Each Redis process orders its keys differently, so a cursor of another process starts again at 0.
+-- Each Redis process orders its keys differently, so with a cursor of another process the scan starts again at 0.
 --
 -- keys[1] node none: selects the node, by its hash slot; never stored
 -- argv[1] process whose order the cursor belongs to, 16 hexadecimal digits

@@ -1,43 +1,43 @@
--- Schedules the sweeper's next look at a partition, or removes a vacant one from the index.
+-- Schedules the sweeper's next visit at a partition, or removes a vacant one from the index.
 --
 -- @include index
 --
--- A note and its decision are two steps, in any order. A vacant name is removed only when no
--- server relies on its last note any more: servers rely on a note for 60 s, plus the length
--- of a call. A name with a new note since the sweeper read it stays. A scheduled look is
--- never postponed, because servers send no further note while they rely on it.
+-- A registration and its decision are two steps, in either order. A vacant name is removed only once
+-- no server relies on its last registration: servers do so for 60 s, plus the length of a call. A name
+-- that was registered again since the sweeper read it stays. A scheduled visit is never postponed,
+-- because servers do not register a name again while they rely on its registration.
 --
--- keys[1] partitions zset: partition names by the time last noted
--- keys[2] ends zset: partition names by the sweeper's next look
+-- keys[1] partitions zset: partition names by the time of last registration
+-- keys[2] ends zset: partition names by the sweeper's next visit
 -- keys[3] listed zset: the names of one namespace, with the scores of partitions, for its
 --         listings; partitions itself for the default namespace
 -- argv[1] name the partition, 1..321 bytes
--- argv[2] noted time of the last note that the sweeper read, µs; 0 for none
+-- argv[2] registered time of the last registration that the sweeper read, µs; 0 for none
 -- argv[3] next next end of its state, µs; 0 for none
 -- argv[4] vacant 1 if it has no state, else 0
--- argv[5] before vacant names with a note before this time are removed, µs
+-- argv[5] before vacant names registered before this time are removed, µs
 --
 -- Returns {0, 0}: it stays
 --         {0, 1}: it was removed
 -- Writes partitions, ends and listed, permanent; deletes a key of another type
 -- Cost O(log partitions)
 
--- By then the decision beside a note has usually been taken, µs.
+-- By then the decision beside a registration has usually been made, µs.
 local TAKEN = 10 * 1000000
--- The next look is later than now, since the clocks of nodes differ, µs.
+-- The next visit is later than now, since the clocks of nodes differ, µs.
 local SOON = 100000
--- Earliest removal of a vacant name after its last note, µs. A name that stays after that time
--- waits for a server that has just started to sweep. Its next look is then this long after now.
+-- Earliest removal of a vacant name after its last registration, µs. A name that stays after that time
+-- waits for a server that has just started to sweep. Its next visit is then this long after now.
 local RECHECK = 150 * 1000000
 
 local function decide(keys, argv, now)
   local partitions_key, ends_key, listed_key, name = keys[1], keys[2], keys[3], argv[1]
-  local noted, next, is_vacant, before = tonumber(argv[2]), tonumber(argv[3]), argv[4] == '1', tonumber(argv[5])
+  local registered, next, is_vacant, before = tonumber(argv[2]), tonumber(argv[3]), argv[4] == '1', tonumber(argv[5])
   index_heal(partitions_key, 'zset')
   index_heal(ends_key, 'zset')
   index_heal(listed_key, 'zset')
   local is = tonumber(call('ZSCORE', partitions_key, name) or 0)
-  if is ~= noted then
+  if is ~= registered then
     if next > 0 then
       call('ZADD', ends_key, 'LT', format('%.0f', next), name)
     end
@@ -54,18 +54,18 @@ local function decide(keys, argv, now)
     -- A lost zset is filled again by the walk of the index.
     call('ZADD', listed_key, 'GT', format('%.0f', is > 0 and is or now), name)
   end
-  local look = next > 0 and next or math.huge
+  local visit = next > 0 and next or math.huge
   if is <= now and is + TAKEN > now then
-    look = math.min(look, is + TAKEN)
+    visit = math.min(visit, is + TAKEN)
   elseif is_vacant then
-    look = math.min(look, (is + RECHECK > now and is or now) + RECHECK)
+    visit = math.min(visit, (is + RECHECK > now and is or now) + RECHECK)
   end
   local scheduled = tonumber(call('ZSCORE', ends_key, name) or 0)
   if scheduled > now then
-    look = math.min(look, scheduled)
+    visit = math.min(visit, scheduled)
   end
-  if look < math.huge then
-    call('ZADD', ends_key, format('%.0f', math.max(look, now + SOON)), name)
+  if visit < math.huge then
+    call('ZADD', ends_key, format('%.0f', math.max(visit, now + SOON)), name)
   else
     call('ZREM', ends_key, name)
   end

@@ -2,7 +2,7 @@
 --
 -- @include index
 --
--- keys[1] partitions zset: partition names by the time last noted, of all or of one namespace
+-- keys[1] partitions zset: partition names by the time of last registration, of all or of one namespace
 --
 -- Returns {0, names}
 -- Writes nothing; deletes a key of another type

@@ -9,7 +9,7 @@ local ADMIT_NUMBERS3, ADMIT_NUMBERS4, ADMIT_NUMBERS6 = '<I8I8I8', '<I8I8I8I8', '
 local ADMIT_PAUSED_RETRY, ADMIT_RESERVED_RETRY = 10 * 1000000, 50 * 1000
 local ADMIT_SPREAD_MIN, ADMIT_SPREAD_MAX = 50 * 1000, 5 * 1000000
 
--- Returns the delay in ms plus up to an eighth of it (50 ms to 5 s): callers whose waits end together are spread.
+-- Returns the delay in ms plus up to an eighth of it (50 ms to 5 s): which spreads callers whose waits end together.
 local function admit_spread(wait, seed, now)
   local window = math.min(math.max(math.floor(wait / 8), ADMIT_SPREAD_MIN), ADMIT_SPREAD_MAX)
   return math.ceil((wait + (seed + now) % window) / 1000)

@@ -87,7 +87,7 @@ local function changes_apply(pool, now)
   pool.news, pool.fresh, pool.is_kept = {}, {}, false
 end
 
--- Writes the changes. After a failure it fails always, because some of them may be written.
+-- Writes the changes. Once it has failed it always fails, because some of them may be written.
 local function changes_write(pool, now)
   local fine, raised = not pool.raised, pool.raised
   if fine then

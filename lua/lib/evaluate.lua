@@ -1,9 +1,9 @@
--- Evaluates one check; twin of crates/core/src/rate/check/evaluation.rs. With `look` nothing changes.
+-- Evaluates one check; twin of crates/core/src/rate/check/evaluation.rs. With `peek` nothing changes.
 --
 -- @include ban check limits tiers
 
 -- Evaluates a key that is not banned and reaches no ban tier. Returns verdict, flags, wait (µs).
-local function evaluate_unbanned(meter, tiers, level, cost, look, now)
+local function evaluate_unbanned(meter, tiers, level, cost, peek, now)
   local limits, flags = meter.limits, 0
   local others = tiers_longest_wait(limits, 2, #limits, cost, now)
   local wait = tiers_longest_wait(limits, 1, 1, cost, now)
@@ -13,16 +13,16 @@ local function evaluate_unbanned(meter, tiers, level, cost, look, now)
     -- A throttled call counts if a stricter tier follows: otherwise the count would never reach
     -- that tier. The last tier is the strictest.
     if level < #tiers and tiers[#tiers].action ~= CHECK_WARN and cost <= limits[1].ceiling then
-      tiers_spend(meter, 1, cost, look, now)
+      tiers_spend(meter, 1, cost, peek, now)
     end
     if level > 0 and tiers[level].action == CHECK_THROTTLE then
-      flags = tiers_cross(meter, tiers, level, look, now)
+      flags = tiers_cross(meter, tiers, level, peek, now)
     end
     return CHECK_THROTTLE, flags, tiers_longest_wait(limits, 1, 1, cost, now)
   end
-  tiers_spend(meter, #limits, cost, look, now)
+  tiers_spend(meter, #limits, cost, peek, now)
   if level > 0 then
-    return CHECK_WARN, tiers_cross(meter, tiers, level, look, now), 0
+    return CHECK_WARN, tiers_cross(meter, tiers, level, peek, now), 0
   end
   return CHECK_ALLOW, 0, 0
 end
@@ -38,7 +38,7 @@ end
 
 -- Evaluates a check; `known` is the key's last ban. Returns verdict, flags, wait (µs), ban in
 -- force, whether this call set it, the level reached, and the count including this call.
-local function evaluate(meter, tiers, known, memory, cost, look, now)
+local function evaluate(meter, tiers, known, memory, cost, peek, now)
   local limits = meter.limits
   local level, total = 0, nil
   if #tiers > 0 then
@@ -50,9 +50,9 @@ local function evaluate(meter, tiers, known, memory, cost, look, now)
   elseif level > 0 and tiers[level].action == CHECK_BAN then
     local ban = evaluate_ban(tiers[level], known, memory, now)
     local wait = max(ban.ends - now, tiers_longest_wait(limits, 1, #limits, cost, now))
-    return CHECK_BAN, tiers_cross(meter, tiers, level, look, now), wait, not look and ban, not look, level, total
+    return CHECK_BAN, tiers_cross(meter, tiers, level, peek, now), wait, not peek and ban, not peek, level, total
   end
-  local verdict, flags, wait = evaluate_unbanned(meter, tiers, level, cost, look, now)
+  local verdict, flags, wait = evaluate_unbanned(meter, tiers, level, cost, peek, now)
   return verdict, flags, wait, nil, false, level, total
 end
 

@@ -1,6 +1,6 @@
--- History of changes; twin of crates/core/src/events.rs. A list: the number before the first event, then
+-- History of changes; twin of crates/core/src/collections/history.rs. A list: the number before the first event, then
 -- the events. Numbers rise by one. A lost history starts again at the time in µs, which is
--- beyond every number that it had.
+-- above every number that it can have had.
 --
 -- Events are appended before any other write: if the history has another type, the script
 -- fails before it has changed anything.

@@ -40,7 +40,7 @@ local function expiry_end_attempt(pool, member, task, standing, now)
   end
 end
 
--- Removes a queued task that gets no further attempt, unless it holds a slot. Returns whether.
+-- Removes a queued task that gets no further attempt, unless it holds a slot. Returns whether it was removed.
 local function expiry_leave_if_over(pool, member, task, now)
   if not expiry_is_over(pool, task, now) or leases_holds_slot(pool, member, task, now) then
     return false

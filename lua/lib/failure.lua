@@ -2,7 +2,7 @@
 --
 -- Redis checks the rights of its user at each command, so it can deny one after the first write of
 -- an item: then the message begins with DENIED. Nothing was written if the user may run all
--- commands by which scripts write, since they read before they write, or none of them.
+-- commands by which scripts write, or none of them, since scripts read before they write.
 local FAILURE_WRITES = {
   'DEL', 'HDEL', 'HSET', 'LPUSH', 'LTRIM', 'PEXPIRE', 'PSETEX', 'RPUSH', 'SADD', 'SET', 'SREM', 'ZADD', 'ZREM',
   'ZREMRANGEBYRANK', 'ZREMRANGEBYSCORE',

@@ -3,8 +3,8 @@
 --
 -- @include check prefetch
 
--- Reads the first two keys of each item of a run: usages and bans. Mostly no key has a ban: then one
--- EXISTS shows it.
+-- Reads the first two keys of each item of a run: usages and bans. Usually no key has a ban, which one
+-- EXISTS shows.
 local function fast_path_prefetch(first, last)
   local read, bans, at = {}, {}, 0
   for i = first, last, ITEM_KEYS do
@@ -50,19 +50,19 @@ local function fast_path_load(limit, text, now)
 end
 
 -- Returns the reply, nil if the fast path does not apply.
-local function fast_path_check(limit, usage_key, ban_key, cost, look, now)
+local function fast_path_check(limit, usage_key, ban_key, cost, peek, now)
   local algorithm = limit.algorithm
   local forget = not prefetch_get(ban_key) and fast_path_load(limit, prefetch_get(usage_key), now)
   if not forget then
     return nil
   end
   local wait = cost > limit.ceiling and limit.window or algorithm.wait(limit, cost, now)
-  local spends = wait == 0 and not look
+  local spends = wait == 0 and not peek
   if spends then
     algorithm.spend(limit, cost, now)
   end
   local reset = algorithm.reset(limit, now)
-  local changed = spends or not look and forget > 0 and (limit.moved or now + reset > forget)
+  local changed = spends or not peek and forget > 0 and (limit.moved or now + reset > forget)
   if changed and reset > 0 then
     local usage = algorithm.dump(limit, now)
     prefetch_set(usage_key, limit.head .. pack('<I8BI2', now + reset, 0, #usage) .. usage, reset)

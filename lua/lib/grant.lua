@@ -2,8 +2,8 @@
 --
 -- @include changes digits leases queued task
 --
--- A repeat or a renewal can be answered with a lease before replicas have it, or although the caller
--- that was granted it is gone. The lease is then disclosed (`is_disclosed`), and never revoked
+-- A repeat or a renewal can be answered with a lease before replicas have it, or after the caller that
+-- was granted it is gone. The lease is then disclosed (`is_disclosed`), and never revoked
 -- (admission/revoke.lua).
 
 -- Writes the task record of a lease, and keeps the pool's keys as long as the lease can matter:

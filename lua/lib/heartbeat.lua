@@ -2,11 +2,11 @@
 --
 -- @include queue wake_ups
 
--- Most waiters of one reply that may proceed.
+-- Maximum number of waiters in one reply.
 local HEARTBEAT_WAITERS_MAX = 100
 
 -- Renews the server of a channel, and removes the waiter of a call that gave up (`gone`).
--- `reply` has the status and the ms until a slot ends. Appends 1 if the server's waiters must
+-- `reply` contains the status and the ms until a slot ends. Appends 1 if the server's waiters must
 -- ask again, because some were removed or the server had lapsed, else 0. Then appends call
 -- number and waiter of its waiters that may proceed; wakes those of other servers.
 local function heartbeat(queue_key, places_key, channel, keep_ms, gone, number, free, now, reply)

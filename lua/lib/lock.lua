@@ -2,8 +2,8 @@
 --
 -- lock  "state token grant expire lease_ms owner", state H (held) or R (released at expire).
 --       Kept for 5 minutes after its end: to answer repeats of the release, and to let tokens
---       grow even if the clock is set back. lease_ms begins with 0 if the lease is disclosed:
---       another call than the one that was granted it, also a renewal, was answered with it
+--       grow even if the clock is set back. lease_ms begins with 0 if the lease is disclosed: a
+--       call other than the one that was granted it, or a renewal, was answered with it
 local LOCK_HELD, LOCK_RELEASED = 'H', 'R'
 local LOCK_RETENTION = 300000000
 local LOCK_BYTES_MAX = 512
@@ -33,8 +33,8 @@ local function lock_is_held_by(lock, owner, token, now)
   return lock_is_held(lock, now) and lock.owner == owner and (not token or token == lock.token)
 end
 
--- Returns when an export leaves the record out: after its retention, and after its token has passed
--- as a time, so that later tokens are higher.
+-- Returns when an export leaves the record out: after its retention, once its token lies in the past,
+-- so that later tokens are higher.
 local function lock_kept_until(lock)
   return math.max(lock.expire + LOCK_RETENTION, lock.token + 1)
 end

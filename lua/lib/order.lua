@@ -55,7 +55,7 @@ local function order_is_held(keys, stock, order, record, now)
   return held
 end
 
--- Returns how many a buyer has reserved and bought, without lapsed holds; 0 without a buyer.
+-- Returns the quantity that a buyer has reserved and bought, without lapsed holds; 0 without a buyer.
 local function order_buyer_count(keys, stock, buyer)
   if buyer == '' then
     return 0

@@ -27,7 +27,7 @@ local function prefetch_get(key)
   return text
 end
 
--- The last TTL in µs, and in ms as text: keys of a batch often have the same.
+-- The last TTL in µs, and in ms as text: keys of a batch often have the same one.
 local prefetch_left, prefetch_ttl = nil, nil
 
 -- Sets a key with a TTL of `left` µs.

@@ -11,5 +11,5 @@ local OK = 0
 local TIME_MAX = 4503599627370495
 
 -- The number of leases of pools whose expiry this script call has written. If there are any, the
--- reply of the call has the number at its end, after the replies of its items and `now`.
+-- reply of the call ends with the number, after the replies of its items and `now`.
 local expired_leases = 0

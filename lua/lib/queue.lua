@@ -1,4 +1,4 @@
--- Waiters in order of arrival; twin of crates/core/src/waiters/queue.rs.
+-- Waiters in order of arrival; twin of crates/core/src/waiting/queue.rs.
 --
 -- @include allowance
 --

@@ -1,7 +1,7 @@
 -- Re-registration of leases that a failover lost while their holders still use them. A failover
--- loses the end of the history, and tokens grow: a lost grant has a token above all known ones.
--- A known lease that had ended before may have freed the slot of a lost one. A lost renewal is
--- therefore accepted only if its lease had not ended when the new primary took over.
+-- loses the end of the history, and tokens grow, so a lost grant has a token above all known ones.
+-- A known lease that had already ended may have given its slot to a lost one, so a lost renewal is
+-- accepted only if its lease had not ended when the new primary took over.
 --
 -- @include changes grant leases pool_event task
 

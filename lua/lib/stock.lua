@@ -1,8 +1,8 @@
 -- Format of a sku's stock. All times are in microseconds.
 --
 -- stock   hash of on_hand, reserved and sold.
--- holds   zset by expire of "order\31quantity\31buyer\31expire": all that a lapsed hold gives
---         back, without the order's key.
+-- holds   zset by expire of "order\31quantity\31buyer\31expire": all that a lapsed hold
+--         releases, without the order's key.
 -- buyers  hash: quantity that each buyer has reserved and bought.
 --
 -- `reserved` is the sum of the listed holds. Every script first removes lapsed holds, at most

@@ -53,7 +53,7 @@ local function ticket_enter(queue_key, places_key, waiter, number, ticket, wait_
   return ticket
 end
 
--- Instead of a ticket: ask again at once, since more lapsed waiters may be in front.
+-- Instead of a ticket: ask again immediately, since more lapsed waiters may be in front.
 local TICKET_AGAIN = 1
 
 -- Whether the caller may take a free slot. If not, also its ticket, 0 if it does not wait, or

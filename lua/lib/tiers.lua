@@ -44,8 +44,8 @@ end
 
 -- Returns CHECK_CROSSED if this call is the first of its window to reach the level, else 0. Stores a
 -- notice of the level and of those below.
-local function tiers_cross(meter, tiers, level, look, now)
-  if look then
+local function tiers_cross(meter, tiers, level, peek, now)
+  if peek then
     return 0
   end
   if meter.notices == METER_NONE then
@@ -71,8 +71,8 @@ local function tiers_cross(meter, tiers, level, look, now)
 end
 
 -- Counts the call on the first `number` limits.
-local function tiers_spend(meter, number, cost, look, now)
-  if look then
+local function tiers_spend(meter, number, cost, peek, now)
+  if peek then
     return
   end
   for i = 1, number do

@@ -13,7 +13,7 @@
 --
 -- Returns {0 acquired, token, grant, expire}.
 --         {1 replayed, token, grant, expire}.
---         {2 held, ticket (0: does not wait, 1: ask again at once), retry_after ms, holder or empty}.
+--         {2 held, ticket (0: does not wait, 1: ask again), retry_after ms, holder or empty}.
 -- Writes lock, TTL: the lease and 5 minutes; queue and places, TTL: 2 minutes; tickets,
 --        TTL: kept_ms.
 -- Cost O(log waiters): 40 µs. A script call removes at most 500 lapsed waiters: 2.4 ms.

@@ -19,7 +19,7 @@
 --          then of each limit count, reset_after ms}.
 --         verdict: 0 allow, 1 warn, 2 throttle, 3 ban. flags: 1 crossed, 2 replayed, 4 the ban follows.
 --         {4}: the key has usage under too many limit names.
--- Writes usage, TTL: until all of it is given back; ban, TTL: its end and memory; replay,
+-- Writes usage, TTL: until all of it has expired; ban, TTL: its end and memory; replay,
 --        TTL: keep, of a refusal at most its retry_after; events, TTL: 24 h.
 -- Cost O(limits): 10 µs; a sliding window O(122): up to 55 µs; 32 limit names 130 µs more.
 
@@ -47,9 +47,9 @@ end
 
 local function decide(rule, now, usage_key, ban_key, replay_key, events_key, cost, keep, subject)
   local limits, tiers, memory = rule.limits, rule.tiers, rule.memory
-  local look = cost == '0'
-  keep, cost = look and 0 or tonumber(keep), max(tonumber(cost), 1)
-  local plain = rule.plain and keep == 0 and fast_path_check(rule.plain, usage_key, ban_key, cost, look, now)
+  local peek = cost == '0'
+  keep, cost = peek and 0 or tonumber(keep), max(tonumber(cost), 1)
+  local plain = rule.plain and keep == 0 and fast_path_check(rule.plain, usage_key, ban_key, cost, peek, now)
   if plain then
     return plain
   end
@@ -65,15 +65,15 @@ local function decide(rule, now, usage_key, ban_key, replay_key, events_key, cos
     return { CHECK_TOO_MANY_NAMES }
   end
   local known = ban_read(ban_key, now)
-  -- A reset, a lifted ban or a raised limit takes effect at once.
+  -- A reset, a lifted ban or a raised limit takes effect immediately.
   if replay and evaluate(meter, tiers, known, memory, cost, true, now) > CHECK_WARN then
     return replay
   end
 
-  local verdict, flags, wait, ban, banned, level, total = evaluate(meter, tiers, known, memory, cost, look, now)
+  local verdict, flags, wait, ban, banned, level, total = evaluate(meter, tiers, known, memory, cost, peek, now)
   local answer = (ban or keep > 0) and evaluate_answer(verdict, flags, wait, ban, limits, now)
     or packed_answer(verdict, flags, wait, limits, now)
-  local changed = meter.changed and not look
+  local changed = meter.changed and not peek
   if subject ~= '' and (banned or flags == CHECK_CROSSED) then
     rate_event_append(events_key, verdict, subject, now, tiers[level].above, total, ban, '')
   end

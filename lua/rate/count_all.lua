@@ -15,7 +15,7 @@
 -- Returns {0, then of each counter exceeded 0 or 1, count, reset_after ms}. The counts of a refused
 --         request are those without its hits.
 --         {1}: a key has usage under too many limit names.
--- Writes usage, TTL: until all of it is given back.
+-- Writes usage, TTL: until all of it has expired.
 -- Cost O(counters), at most 32: 20 µs each; a sliding window 60 µs.
 
 local COUNT_ALL_DECIDED, COUNT_ALL_TOO_MANY_NAMES = 0, 1
@@ -32,7 +32,7 @@ end
 -- Counts a hit in memory, where later counters of the key see it. Returns false if the key has usage
 -- under too many limit names.
 local function spend(count, now)
-  local limit, look = count.limits[1], count.cost == 0
+  local limit, peek = count.limits[1], count.cost == 0
   local readable, meter = pcall(meter_read, count.limits, count.usage_key, now)
   if not readable then
     error(USAGE_UNREADABLE, 0)
@@ -40,9 +40,9 @@ local function spend(count, now)
     return false
   end
   count.before = meter.text ~= '' and meter.text
-  local verdict = evaluate(meter, METER_NONE, count.ban, 0, max(count.cost, 1), look, now)
+  local verdict = evaluate(meter, METER_NONE, count.ban, 0, max(count.cost, 1), peek, now)
   count.exceeded = verdict > CHECK_WARN or limit.algorithm.count(limit) >= count.over_from
-  count.changed = meter.changed and not look
+  count.changed = meter.changed and not peek
   if count.changed then
     count.text, count.left = meter_text(meter, now)
     prefetch_texts[count.usage_key] = count.text or false

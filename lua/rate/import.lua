@@ -6,7 +6,7 @@
 -- keys[2] ban string: the ban of the key.
 -- keys[3] replay string: the reply to a request.
 -- argv[1] what m for usage and ban, r for the reply.
--- argv[2] forget when the usage or the reply has no effect any more, µs; 0 for no usage.
+-- argv[2] forget when the usage or the reply no longer has an effect, µs; 0 for no usage.
 -- argv[3] names of the counters, each with a zero byte at its end.
 -- argv[4] numbers u64 each. For each counter: kind, forget, number of notices, number of usage numbers,
 --         above and at of each notice, the usage numbers (lib/usage_numbers.lua). For the reply:

@@ -15,7 +15,7 @@ local function decide(keys, argv, now)
   local limit, after_end, after_key = tonumber(argv[1]), argv[2], argv[3]
 
   if call('TYPE', banned_key).ok ~= 'zset' then
-    return { OK, 0 } -- the next note creates it again
+    return { OK, 0 } -- the next entry creates it again
   end
   local start = call('ZCOUNT', banned_key, '-inf', format('%.0f', now))
   if after_end ~= '' then

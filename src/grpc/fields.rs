@@ -14,7 +14,7 @@ use super::{scope::Scope, status};
 use tollgate_core::{
     names::{Name, Namespace, check_text},
     time::{Millis, Timestamp},
-    waiters::WAIT_MAX,
+    waiting::WAIT_MAX,
 };
 
 /// Maximum number of violations in an error. They are sent as headers, and clients accept only 8 to

@@ -37,7 +37,7 @@ use super::{
     tls::{self, Tls},
 };
 use crate::grpc::{self, CONNECTION_WINDOW, FRAME_BYTES_MAX, Routes, STREAM_WINDOW};
-use tollgate_core::waiters::WAIT_MAX;
+use tollgate_core::waiting::WAIT_MAX;
 use tollgate_engine::{
     budget::{CallerLimits, PeerConnection},
     worker,

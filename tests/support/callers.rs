@@ -6,7 +6,7 @@ use rand::{Rng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use tollgate_core::{
     time::Millis,
-    waiters::{Heartbeat, Proceed, WaitingCall, Waits},
+    waiting::{Heartbeat, Proceed, WaitingCall, Waits},
 };
 
 const SERVERS: usize = 3;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tollgate_core::{
     Decision,
-    persistence::{Change, Changes, Recorded, split_key},
+    record::{Change, Changes, Recorded, split_key},
     time::Timestamp,
 };
 use tollgate_engine::embedded::Tabled;
@@ -30,7 +30,7 @@ impl Default for Reread {
 }
 
 impl Reread {
-    /// Takes a decision on a state, and stores the changes. At intervals the state is read back
+    /// Makes a decision on a state, and stores the changes. At intervals the state is read back
     /// first.
     pub fn decide<D>(&mut self, decision: &D, state: &mut D::State, now: Timestamp) -> D::Outcome
     where

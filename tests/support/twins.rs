@@ -13,8 +13,8 @@ use redis::aio::{PubSubSink, PubSubStream};
 use tollgate_core::{
     Decision, State,
     error::Error,
-    export::{Entry, Export, Exported, Import, Source},
     rate,
+    record::{Entry, Export, Exported, Import, Source},
     time::{Timestamp, monotonic},
 };
 use tollgate_engine::{Engine, embedded::Tabled};
@@ -24,7 +24,7 @@ use crate::{
     support::world::{Time, redis_engine, redis_url, up},
 };
 
-/// The machine may stand still for a while.
+/// The machine may stall for a while.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The states of a capability, by partition.
@@ -51,7 +51,7 @@ pub struct Twins {
     maintain: tokio::task::AbortHandle,
     /// Wake-ups of `decide` since the last comparison.
     told: Mutex<Vec<Hint>>,
-    /// Events of `decide` that were not taken yet.
+    /// Events of `decide` that were not collected yet.
     events: Mutex<Vec<Left>>,
     /// Reads states back from their stored entries at intervals.
     reread: Mutex<Reread>,
@@ -90,7 +90,7 @@ impl Twins {
         self.reread.lock().unwrap().every = every;
     }
 
-    /// Takes the events of `decide` since the last call.
+    /// Returns the events of `decide` since the last call.
     pub fn take_events(&self) -> Vec<Left> {
         std::mem::take(&mut *self.events.lock().unwrap())
     }

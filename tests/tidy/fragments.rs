@@ -200,7 +200,7 @@ fn status_numbers_have_the_same_names_in_rust() {
 }
 
 #[test]
-fn kinds_of_events_are_those_of_rust() {
+fn kinds_of_events_agree_with_rust() {
     let rust = files("crates/core/src/admission", "rs");
     let rust = rust.iter().find(|(path, _)| path.ends_with("event.rs")).unwrap();
     let list = rust.1.split_once("pub enum EventKind {").unwrap().1.split_once('}').unwrap().0;

@@ -197,7 +197,7 @@ fn defines(text: &str, name: &str) -> bool {
 }
 
 #[test]
-fn the_request_paths_are_those_of_the_code() {
+fn the_request_paths_agree_with_the_code() {
     let page = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
     for (name, path) in links(&page).into_iter().filter(|(name, _)| name.starts_with('`')) {
         let text = fs::read_to_string(root().join("docs").join(path)).unwrap();

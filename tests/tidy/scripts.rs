@@ -6,7 +6,7 @@ use tollgate_core::script;
 
 use crate::{files, sources};
 
-#[path = "../../crates/core/src/script/include.rs"]
+#[path = "../../crates/core/src/wire/script/include.rs"]
 pub(super) mod include;
 
 const LINES_MAX: usize = 110;
@@ -84,8 +84,7 @@ fn the_list_of_writing_commands_is_complete() {
 
 /// A script without its comments. `argv[i]` in a loop counts as reading all arguments.
 fn code_of_script(text: &str) -> String {
-    let code =
-        text.lines().filter(|line| !line.starts_with("--")).collect::<Vec<_>>().join("\n");
+    let code = text.lines().filter(|line| !line.starts_with("--")).collect::<Vec<_>>().join("\n");
     let loops = (1..=4).map(|i| format!(" argv[{i}]")).collect::<String>();
     if code.contains("argv[i]") { code + &loops } else { code }
 }

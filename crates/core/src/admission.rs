@@ -1,4 +1,4 @@
-//! Admission: at most N tasks at once on an external system.
+//! Admission: at most N tasks run on an external system at the same time.
 //!
 //! A *pool* is one external system. Each admitted task holds a *lease*, and the number of leases is
 //! the count. There is no second counter that could drift from them. A lease runs until it expires.
@@ -16,7 +16,7 @@
 //!   grace, a new lease takes over its slot.
 //! - Fencing tokens of a pool grow with each lease. A renewal keeps the token.
 //! - The first result of a task is final. A queued task that failed has no result.
-//! - Time alone ends a lease and its slot. The sweeper and later decisions only log that.
+//! - Leases and slots end by time alone; the sweeper and later decisions only log that they have.
 //!
 //! | verb | struct | script |
 //! |---|---|---|
@@ -42,7 +42,6 @@ mod cancel;
 mod complete;
 mod configure;
 mod count_held;
-mod degradation;
 mod enqueue;
 mod event;
 mod evict;
@@ -159,7 +158,7 @@ fn push_pool_keys(call: &mut Call) {
         call.key(&[part]);
     }
     push_queue_keys(call);
-    crate::waiters::push_keys(call);
+    crate::waiting::push_keys(call);
 }
 
 /// A joined device and task. Usually short, so it needs no heap memory.

@@ -1,9 +1,9 @@
 //! The denial cache: refusals that a server may repeat without asking the store.
 //!
 //! A cached refusal is valid until the earliest time at which, by the refusal itself, the answer
-//! could change. It is also bounded by the cache time, because other servers can change the store at
-//! any moment. Only refusals are cached. The worst effect of a stale one is that a grant
-//! comes later by at most the cache time.
+//! could change. The cache time is a further bound, because other servers can change the store at
+//! any moment. Only refusals are cached, so the worst effect of a stale one is that a grant comes
+//! later, by at most the cache time.
 
 use crate::{
     Decision,
@@ -28,7 +28,7 @@ pub trait Deniable: Decision {
     fn member(&self) -> Option<Vec<u8>> {
         None
     }
-    /// The denial to cache and its validity in µs, counted from when the call was sent. `None` for
+    /// The refusal to cache and its validity in µs, counted from when the call was sent. `None` for
     /// an outcome that grants something or that changed the store.
     fn denial(&self, outcome: &Self::Outcome) -> Option<(Self::Denial, u64)>;
     /// The refusal as it reads `passed` µs after the original call; `None` if it does not apply to
@@ -36,27 +36,27 @@ pub trait Deniable: Decision {
     fn deny(&self, denial: &Self::Denial, passed: u64, now: Timestamp) -> Option<Self::Outcome>;
 }
 
-/// A decision after which cached denials of its partition may be wrong.
+/// A decision that may invalidate cached refusals of its partition.
 pub trait AffectsDenials: Decision {
-    /// The effect on the cached denials. `None` if the fate of the decision is unknown: it may have
-    /// been executed.
+    /// The effect on the cached refusals. `outcome` is `None` if the fate of the decision is
+    /// unknown: it may have been executed.
     fn effect(&self, outcome: Option<&Self::Outcome>) -> Effect;
 }
 
-/// The effect of a decision on the cached denials of its partition.
+/// The effect of a decision on the cached refusals of its partition.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Effect {
-    /// Whether cached denials may no longer be true, because the decision freed capacity.
+    /// Whether cached refusals may no longer be true, because the decision freed capacity.
     pub frees: bool,
     /// The member that holds a lease from now on, and the longest time it can hold it. Cached
-    /// denials do not apply to this member.
+    /// refusals do not apply to this member.
     pub holds: Option<(Vec<u8>, Millis)>,
-    /// Grace added to a holder's lease, as the store has it (`expiry_grace`).
+    /// Grace added to a holder's lease, as stored (`expiry_grace`).
     pub keeps: Option<Millis>,
 }
 
 impl Effect {
-    /// Invalidates the cached denials if `frees`; otherwise has no effect.
+    /// Invalidates the cached refusals if `frees`; otherwise has no effect.
     pub fn frees(frees: bool) -> Effect {
         Effect { frees, ..Effect::default() }
     }

@@ -32,8 +32,8 @@ pub enum Error {
         /// Whether the call has no effect. Otherwise it may stand, and a failover may lose it.
         is_void: bool,
     },
-    /// This server has its maximum of calls, or could not begin to execute this one within its
-    /// deadline. The call was certainly not executed.
+    /// This server is at its maximum number of calls, or could not begin to execute this one within
+    /// its deadline. The call was certainly not executed.
     Overloaded,
     /// This server uses `memory_max` of memory and accepts no new names.
     MemoryFull,
@@ -51,7 +51,7 @@ pub enum Error {
         /// The maximum.
         max: usize,
     },
-    /// This server has its maximum of watchers.
+    /// This server is at its maximum number of watchers.
     TooManyWatchers,
     /// A watcher read so slowly that its next events are no longer stored.
     SlowWatcher,

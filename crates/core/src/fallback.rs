@@ -4,10 +4,10 @@
 //! capacity, and only while the store is unreachable. A store that answers and refuses writes still
 //! counts the leases it granted, so no share is granted on top of them.
 //!
-//! The share of a pool is rounded down, to 0 if necessary: all servers together admit at most the
-//! configured number, in addition to the tasks that ran before. The share of a rate is at least 1
-//! if the rate is above 0, so that no key is locked out. With more servers than the limit, each
-//! server then allows one.
+//! The share of a pool is rounded down, to 0 if necessary, so that all servers together admit at
+//! most the configured number, in addition to the tasks that ran before. The share of a rate is at
+//! least 1 if the rate is above 0, so that no key is locked out; if there are more servers than the
+//! limit, each server allows one.
 
 use serde::Deserialize;
 
@@ -26,7 +26,7 @@ pub enum OnStoreFailure {
     Fail,
     /// The call is refused.
     Deny,
-    /// The server decides about its share.
+    /// The server decides within its share.
     Allow,
 }
 
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_rounded_down_and_none_is_none() {
+    fn shares_are_rounded_down_to_at_least_one_unless_the_whole_is_zero() {
         let shares =
             [(60, 1), (60, 7), (6, 7), (1, 1000), (0, 3), (7, 0)].map(|(w, r)| share(w, r));
         assert_eq!(shares, [60, 8, 1, 1, 0, 7]);

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_entry_that_matches_counts_be_it_a_name_or_a_pattern() {
+    fn the_first_match_wins_whether_name_or_pattern() {
         let patterns = ["ar:*", "ar:1", "b", "{b,c}", "b", "?"].map(String::from);
         let globs = Globs::new(patterns.iter()).unwrap();
         let first = |text| globs.first(&name(text));

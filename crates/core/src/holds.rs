@@ -2,8 +2,8 @@
 
 use super::{Decision, time::Timestamp};
 
-/// What an entry counts in bytes besides its texts: a task, an order, a buyer, an answer for repeats.
-/// About its memory on either engine.
+/// What an entry counts in bytes besides its texts: a task, an order, a buyer, an answer for
+/// repeats. Roughly its memory on either engine.
 pub const ENTRY_BYTES: u64 = 192;
 /// What a partition counts besides its name and its entries.
 pub const PARTITION_BYTES: u64 = 128;
@@ -47,7 +47,7 @@ pub struct Holds {
 pub enum Takes {
     /// A lease.
     Lease,
-    /// A place for a task in the queue.
+    /// A queued task.
     Queued,
 }
 

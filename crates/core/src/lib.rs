@@ -13,60 +13,56 @@
 //! - [`names`] builds every key, [`time`] reads the clock of decisions, [`script`] lists every script,
 //!   [`error`] says why a call could not be decided.
 //! - [`stages`]: the path of a call through the engine.
-//! - [`lease`], [`waiters`], [`events`], [`replay_cache`]: parts that several capabilities have.
+//! - [`lease`] and [`waiting`]: what several capabilities have in common. [`collections`]: maps,
+//!   indexes and event histories whose operations stay short.
 //! - [`Properties`]: what an engine knows of a verb besides its rule.
 //! - [`denial`]: which refusals a server may cache. [`fallback`]: answers while the store is
 //!   unreachable. [`acknowledgement`]: how many replicas must have a write.
-//! - [`persistence`]: entries of a data directory. [`export`]: lines of an export file.
-//! - [`incremental_map`] (a hash map that resizes in steps) and [`globs`] are utilities.
+//! - [`record`]: entries of a data directory and lines of an export file.
+//! - [`globs`]: the patterns of the configuration.
 
 pub mod acknowledgement;
 pub mod admission;
 mod allowance;
 mod as_of;
-mod call;
+pub mod collections;
 mod cost;
 pub mod denial;
 pub mod envoy;
 pub mod error;
-pub mod events;
-pub mod export;
 pub mod fallback;
 pub mod globs;
 mod holds;
-pub mod incremental_map;
 pub mod lease;
 pub mod lock;
 pub mod names;
-pub mod persistence;
 mod properties;
 pub mod rate;
-pub mod replay_cache;
-mod reply;
-pub mod script;
+pub mod record;
 pub mod sequence;
 pub mod stages;
 pub mod stock;
 pub mod time;
 mod undo;
-pub mod waiters;
+pub mod waiting;
+mod wire;
 
 use std::{any::Any, fmt};
 
 pub use allowance::Allowance;
 pub use as_of::AsOf;
-pub use call::{Arguments, Call, Leads, Sighting};
 pub use cost::Cost;
 pub use holds::{ENTRY_BYTES, Grows, Holds, PARTITION_BYTES, Takes, Taking};
 pub use properties::{Ends, Issues, Listing, Outcomes, Priority, Properties, Warms};
-pub use reply::{Item, Reply};
-pub use reply::{OK, unknown_status};
 pub use undo::{Revocable, Revocation, Undo, UndoRule};
+pub use wire::{
+    Arguments, Call, Item, Leads, OK, Reply, Sighting, push_key, script, unknown_status,
+};
 
 use error::Error;
 use script::Script;
 use time::Timestamp;
-use waiters::WakeUps;
+use waiting::WakeUps;
 
 /// One atomic decision about one partition: the request of one RPC verb.
 ///

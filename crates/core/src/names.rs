@@ -1,6 +1,5 @@
-//! Names from requests, parsed once, and the only builder of Redis keys.
+//! Names from requests, parsed once.
 
-mod key;
 mod namespace;
 
 use std::{fmt, str};
@@ -8,8 +7,6 @@ use std::{fmt, str};
 use bytes::{Buf, Bytes};
 use serde::{Deserialize, Serialize};
 
-pub use key::push_key;
-pub(super) use key::push_stem;
 pub use namespace::{NAMESPACE_BYTES_MAX, Namespace};
 
 use namespace::prefix_length;
@@ -150,7 +147,7 @@ impl fmt::Debug for Name {
 }
 
 impl fmt::Display for Name {
-    /// Writes the local name: messages of errors are for callers.
+    /// Writes the local name, because error messages are for callers.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -188,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_separate_in_each_namespace_and_looks_the_same() {
+    fn a_name_is_distinct_in_each_namespace_and_displays_the_same() {
         let acme = Namespace::parse(b"acme").expect("a namespace");
         let alone = name("door").expect("a name");
         let of_acme = alone.within(&acme);
@@ -203,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_names_are_read_back_and_nothing_else_is_one() {
+    fn only_stored_names_are_read_back() {
         let stored = |text: &str| Name::stored(Bytes::copy_from_slice(text.as_bytes()));
         let longest = format!("{}\x1e{}", "n".repeat(64), "x".repeat(256));
         for text in ["door", "acme\x1edoor", &longest] {

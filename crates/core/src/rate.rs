@@ -8,7 +8,7 @@
 //! # Invariants
 //! - All limits of a rule are decided in one step: a call spends on all of them, or on none. The
 //!   exception is step 4 of [`CheckRate`].
-//! - A limit has no queue: a refused call is refused for good.
+//! - A limit has no queue: a refused call is not retried by Tollgate.
 //! - Usage and bans expire by time alone. No call is needed to end them.
 //! - A ban in force refuses each new call of its key under its policy, whatever the limits say.
 //!
@@ -31,7 +31,7 @@
 //! | Unban | [`UnbanKey`] | `lua/rate/unban.lua` |
 //! | GetKey | [`GetKey`] | `lua/rate/get_key.lua` |
 //! | – (for WatchRates) | [`ReadRateEvents`] | `lua/rate/read_events.lua` |
-//! | ListBans | [`ListBans`], [`GetBan`] for each key, indexed by [`NoteBan`] | `lua/rate/list_bans.lua`, `lua/rate/get_ban.lua`, `lua/rate/note_ban.lua` |
+//! | ListBans | [`ListBans`], [`GetBan`] for each key, indexed by [`IndexBan`] | `lua/rate/list_bans.lua`, `lua/rate/get_ban.lua`, `lua/rate/index_ban.lua` |
 
 mod answer;
 mod ban;
@@ -42,15 +42,12 @@ mod count_all;
 mod degradation;
 mod event;
 mod export;
-mod get_ban;
 mod get_key;
 mod hits;
 mod lines;
-mod list_bans;
 mod log;
 mod meter;
 mod name;
-mod note_ban;
 mod policies;
 mod read_events;
 mod record;
@@ -59,32 +56,27 @@ mod rule;
 mod sliding_window;
 mod spec;
 mod token_bucket;
-mod unban;
 mod usage;
 mod window;
 
 pub use answer::{Answer, LimitUse, Verdict};
-pub use ban::BanKey;
-pub use ban_index::BanIndex;
+pub use ban::{BanKey, GetBan, UnbanKey};
+pub use ban_index::{BanCursor, BanIndex, BanPage, IndexBan, ListBans};
 pub use ban_record::Ban;
 pub use check::{CheckOutcome, CheckRate, RefusedKey};
 pub use count_all::{COUNT_ALL_MAX, CountAll, CountAllOutcome, CountedHits, Enforcement};
 pub use event::{RateEvent, RateEventKind};
-pub use get_ban::GetBan;
 pub use get_key::{GetKey, KeyState};
 pub use hits::{CountHits, Hits};
 pub use lines::{AnswerLine, RateLine};
-pub use list_bans::{BanCursor, BanPage, ListBans};
 pub use log::{HISTORY, Log};
 pub use meter::Meter;
 pub use name::{MeterName, SHARDS, TOGETHER, shard_tag};
-pub use note_ban::NoteBan;
 pub use policies::{Override, Policies, Policy};
 pub use read_events::ReadRateEvents;
 pub use reset::ResetRate;
 pub use rule::{Algorithm, Limit, Rule, Tier, TierAction};
 pub use spec::{LimitSpec, RuleSpec, TierSpec, Violation};
-pub use unban::UnbanKey;
 
 use crate::{time::Millis, unknown_status};
 

@@ -9,11 +9,11 @@
 //! to another period, and [`ReserveSequence`].
 //!
 //! # Invariants
-//! - A value is given to one caller, or to nobody. `last` of [`Counter`] only rises.
+//! - A value is given to one caller at most. `last` of [`Counter`] only rises.
 //! - `last` is stored before a value is given out, in the same step.
-//! - A sequence that reserves values ahead gives out no value above the reserved mark. Replicas
-//!   have acknowledged the mark before. After a failover all values up to the mark count as given
-//!   out.
+//! - A sequence that reserves values ahead gives out no value above the reserved mark, which
+//!   replicas have acknowledged beforehand. After a failover all values up to the mark count as
+//!   given out.
 //!
 //! | verb | struct | script |
 //! |---|---|---|

@@ -33,8 +33,8 @@ pub enum Cached {}
 #[derive(Debug)]
 pub enum CachedAndIndexed {}
 
-/// The waiters, then the store ([`super::waiters::Waits`]). Decides again while the outcome says
-/// [`super::waiters::Proceed::Again`].
+/// The waiters, then the store ([`super::waiting::Waits`]). Decides again while the outcome says
+/// [`super::waiting::Proceed::Again`].
 #[derive(Debug)]
 pub enum Waiting {}
 

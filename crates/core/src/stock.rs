@@ -1,11 +1,11 @@
-//! Stock: the quantity of a sku that is on hand, reserved for orders, and sold. Never oversold.
+//! Stock: the quantity of a sku on hand, reserved for orders, and sold. Never oversold.
 //!
 //! A hold that is neither confirmed nor cancelled expires. Each decision first reclaims up to
-//! [`RECLAIM_MAX`] expired holds. If more remain, it may still grant. A refusal that the remaining
-//! ones could change is [`StockOutcome::Again`]: the engine decides again.
+//! [`RECLAIM_MAX`] expired holds. If more remain, it may still grant, but a refusal that the
+//! remaining ones could change is [`StockOutcome::Again`]: the engine decides again.
 //!
 //! # Invariants
-//! - `on_hand = available + reserved`, and `reserved` is the sum of the stored holds. So each unit
+//! - `on_hand = available + reserved`, and `reserved` is the sum of the stored holds, so each unit
 //!   is promised to one order at a time.
 //! - `on_hand + sold` is at most [`QUANTITY_MAX`], so that Lua numbers are exact.
 //! - The quantity of a buyer is the sum of its reserved and bought units. No call with a limit

@@ -1,4 +1,4 @@
-//! Time. This is the only module that reads a clock; all others receive the time as a value.
+//! Time. Only this module reads a clock; all others receive the time as a value.
 
 mod kept;
 

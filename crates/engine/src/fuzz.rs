@@ -6,9 +6,9 @@ use super::{
     registry::stored_states,
 };
 use tollgate_core::{
-    Bin, Decision, Reply, State, admission, lock,
-    persistence::{Changes, Recorded},
-    rate, sequence, stock,
+    Bin, Decision, Reply, State, admission, lock, rate,
+    record::{Changes, Recorded},
+    sequence, stock,
     time::Timestamp,
 };
 
@@ -128,14 +128,14 @@ parse_all! {
     admission::ListLeases, admission::ListTasks, admission::ReadEvents, admission::RenewTask,
     admission::RequeueTask, admission::RevokeTask, admission::SweepPool, lock::AcquireLock, lock::GetLock,
     lock::HeartbeatLock, lock::ReleaseLock, lock::RenewLock, lock::RevokeLock, rate::BanKey, rate::CheckRate,
-    rate::GetBan, rate::GetKey, rate::ListBans, rate::NoteBan, rate::ReadRateEvents, rate::ResetRate,
+    rate::GetBan, rate::GetKey, rate::ListBans, rate::IndexBan, rate::ReadRateEvents, rate::ResetRate,
     rate::UnbanKey, sequence::GetSequence, sequence::NextSequence, sequence::ReserveSequence,
     sequence::SetSequenceFloor,
     stock::AddStock, stock::CancelReservation, stock::ConfirmReservation, stock::GetStock,
     stock::ReserveStock, stock::SetStock,
-    tollgate_core::export::Export<admission::Pool>,
-    tollgate_core::export::Export<lock::Lock>,
-    tollgate_core::export::Export<rate::Meter>,
-    tollgate_core::export::Export<sequence::Counter>,
-    tollgate_core::export::Export<stock::Sku>,
+    tollgate_core::record::Export<admission::Pool>,
+    tollgate_core::record::Export<lock::Lock>,
+    tollgate_core::record::Export<rate::Meter>,
+    tollgate_core::record::Export<sequence::Counter>,
+    tollgate_core::record::Export<stock::Sku>,
 }

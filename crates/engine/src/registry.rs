@@ -39,7 +39,7 @@ macro_rules! imported_states {
         $then! {
             pools: tollgate_core::admission::Pool => Import<tollgate_core::admission::Pool>, Import::new;
             meters: tollgate_core::rate::Meter => Import<tollgate_core::rate::Meter>, Import::new;
-            ban_indexes: tollgate_core::rate::BanIndex => tollgate_core::rate::NoteBan, tollgate_core::rate::NoteBan::import;
+            ban_indexes: tollgate_core::rate::BanIndex => tollgate_core::rate::IndexBan, tollgate_core::rate::IndexBan::import;
             sequences: tollgate_core::sequence::Counter => Import<tollgate_core::sequence::Counter>, Import::new;
             locks: tollgate_core::lock::Lock => Import<tollgate_core::lock::Lock>, Import::new;
             skus: tollgate_core::stock::Sku => Import<tollgate_core::stock::Sku>, Import::new;

@@ -33,7 +33,7 @@ use tollgate_core::{
         WaitingOrCached, WithFallback,
     },
     time::{Millis, monotonic},
-    waiters::{Proceed, Waits},
+    waiting::{Proceed, Waits},
 };
 
 /// How a call is submitted.

@@ -21,7 +21,7 @@ use std::{
 use tokio::{runtime::Handle, sync::Semaphore, time::sleep};
 
 use super::{Answered, AnsweredBy, Engine, embedded::Sharded};
-use tollgate_core::{Decision, error::Error, time::monotonic, waiters::Waits};
+use tollgate_core::{Decision, error::Error, time::monotonic, waiting::Waits};
 
 /// The time limit of a try to take a grant back.
 const TRY_MAX: Duration = Duration::from_secs(2);

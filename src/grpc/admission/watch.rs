@@ -6,7 +6,7 @@ use tonic::Status;
 use super::super::{convert::timestamp, events, fields::Fields, pb, scope::Scope};
 use tollgate_core::{
     admission::{Event, EventKind, Outcome, ReadEvents},
-    events::After,
+    collections::After,
     names::Name,
     time::Timestamp,
 };

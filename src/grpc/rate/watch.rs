@@ -6,7 +6,7 @@ use tonic::Status;
 
 use super::super::{convert::timestamp, events, fields::Fields, pb, scope::Scope, status};
 use tollgate_core::{
-    events::After,
+    collections::After,
     names::Name,
     rate::{Policies, RateEvent, RateEventKind, ReadRateEvents, SHARDS},
     time::Timestamp,

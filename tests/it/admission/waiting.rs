@@ -9,7 +9,7 @@ use tollgate_core::{
     admission::{AdmitTask, Pool, Settings},
     names::Name,
     time::Millis,
-    waiters::WaitingCall,
+    waiting::WaitingCall,
 };
 
 use crate::support::{

@@ -8,14 +8,14 @@ use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use tollgate_core::{
     Decision,
-    export::Source,
     lock::{
         AcquireLock, Acquisition, GetLock, HeartbeatLock, Lock, Release, ReleaseLock, RenewLock,
         Renewal, RevokeLock,
     },
     names::Name,
+    record::Source,
     time::Millis,
-    waiters::Proceed,
+    waiting::Proceed,
 };
 
 use crate::support::{

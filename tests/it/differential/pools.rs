@@ -17,9 +17,9 @@ use tollgate_core::{
         QueueState, Queued, ReadEvents, RequeueTask, Settings, SweepPool, Task, TaskCursor,
         TaskName, TaskState,
     },
-    events::After,
-    export::Source,
+    collections::After,
     names::Name,
+    record::Source,
     time::{Millis, Timestamp},
 };
 
@@ -196,7 +196,7 @@ impl History {
         }
     }
 
-    /// Takes a random decision about queued tasks or events.
+    /// Makes a random decision about queued tasks or events.
     async fn decide_of_queue(&mut self, name: TaskName, settings: Settings, context: &str) {
         let pool = name.pool.clone();
         match self.random.random_range(0..30) {

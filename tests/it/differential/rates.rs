@@ -13,13 +13,14 @@ use bytes::Bytes;
 use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use tollgate_core::{
-    events::After,
-    export::Source,
+    collections::After,
     names::{Name, Namespace},
     rate::{
-        Answer, BanCursor, BanIndex, BanKey, CheckOutcome, CheckRate, GetBan, GetKey, ListBans,
-        Log, Meter, MeterName, NoteBan, ReadRateEvents, ResetRate, Rule, SHARDS, UnbanKey, Verdict,
+        Answer, BanCursor, BanIndex, BanKey, CheckOutcome, CheckRate, GetBan, GetKey, IndexBan,
+        ListBans, Log, Meter, MeterName, ReadRateEvents, ResetRate, Rule, SHARDS, UnbanKey,
+        Verdict,
     },
+    record::Source,
     time::{Millis, Timestamp},
 };
 
@@ -212,7 +213,7 @@ impl History {
                 let name = MeterName::new(self.policy().as_ref(), &self::name(key));
                 let most = *[1, 20_000_000, 3_600_000_000].choose(&mut self.random).unwrap();
                 let ends = self.twins.time.now() + self.random.random_range(0..=most);
-                let decision = NoteBan { name, until: Timestamp(ends) };
+                let decision = IndexBan { name, until: Timestamp(ends) };
                 self.twins.agree(&mut self.indexes, &decision, context).await;
             }
             _ => {

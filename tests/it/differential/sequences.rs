@@ -8,8 +8,8 @@ use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use tollgate_core::{
     acknowledgement::Acknowledgement,
-    export::Source,
     names::Name,
+    record::Source,
     sequence::{
         Allocation, Counter, DATED_STEP_MAX, Floor, GetSequence, Layout, NextSequence, Reserve,
         ReserveSequence, ReservedBlock, Sequence, SetSequenceFloor,

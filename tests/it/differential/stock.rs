@@ -12,8 +12,8 @@ use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use tollgate_core::{
     Decision,
-    export::Source,
     names::Name,
+    record::Source,
     stock::{
         AddStock, Buyer, CancelReservation, ConfirmReservation, GetStock, QUANTITY_MAX,
         RESERVE_MAX, ReserveOutcome, ReserveStock, SetStock, Sku, StockOutcome,
@@ -181,7 +181,7 @@ impl History {
         }
     }
 
-    /// Many holds end together, and one step takes only a part of them back.
+    /// Many holds end together, and one step reclaims only a part of them.
     async fn crowd(&mut self, context: &str) {
         let sku = self.name(&SKUS[..3]);
         let plenty = AddStock { sku: sku.clone(), delta: CROWD as i64, request: None };
@@ -207,7 +207,7 @@ impl History {
         }
         self.twins.read_back_every(EVERY);
         self.twins.time.advance(6_000_000).await;
-        // The first decision meets more ended holds than one step takes back.
+        // The first decision meets more ended holds than one step reclaims.
         let first = self.agree(&GetStock { sku: sku.clone() }, context).await;
         assert_eq!(first, StockOutcome::Again, "{context}");
         for _ in 0..6 {

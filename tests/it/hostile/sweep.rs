@@ -19,7 +19,7 @@ use tokio::{
 use tollgate_client::pb;
 use tollgate_core::{
     admission::{AdmitTask, ReadEvents, Settings, SweepPool},
-    events::After,
+    collections::After,
     names::Name,
     time::{Clock, Millis, monotonic},
 };
@@ -44,13 +44,13 @@ use crate::{
 
 /// Number of leases that end together.
 const CROWD: usize = 10_000;
-/// The machine may stand still for a while.
+/// The machine may stall for a while.
 const PATIENCE: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(10);
 /// The default length of a lease, plus one second.
 const LEASE: Duration = Duration::from_secs(301);
-/// The clock stands still after this time, two seconds after the end of the leases. Work that is
-/// scheduled for later does not begin, so each lease must end within two seconds.
+/// The clock stops at this time, two seconds after the end of the leases. Work that is scheduled
+/// for later does not begin, so each lease must end within two seconds.
 const IN_TIME: Duration = Duration::from_secs(1);
 /// The same after a silence of Redis.
 const AFTER_SILENCE: Duration = Duration::from_secs(8);
@@ -124,7 +124,7 @@ async fn reach(engine: &Engine, time: &Time, pool: &str, event: u64, mut left: D
     }
 }
 
-/// Many leases end at once while no calls arrive. The sweeper must end them in time.
+/// Many leases end at the same moment while no calls arrive. The sweeper must end them in time.
 async fn end_a_crowd(engine: Arc<Engine>, time: Time, tasks: usize) {
     admit_all(&engine, |_| "crowd".to_owned(), tasks, None).await;
     let maintenance = maintain(&engine);

@@ -13,7 +13,7 @@ use tollgate_core::{
     },
     names::Name,
     time::{Millis, Timestamp},
-    waiters::{Heartbeat, Proceed, WaitingCall, Waits},
+    waiting::{Heartbeat, Proceed, WaitingCall, Waits},
 };
 
 const KEEP: Millis = Millis(1500);
@@ -122,7 +122,7 @@ impl Seen {
         let lease_duration = Millis(1000);
         let (l, by) = (name("l".into()), name(owner.to_string()));
         let decision = AcquireLock { name: l, owner: by, lease_duration, waiting };
-        // A repeat without a place does not look at the queue.
+        // A repeat without a place does not examine the queue.
         let first = if is_repeat && !waits { None } else { self.first() };
         let outcome = self.take(&decision);
         match outcome {

@@ -8,7 +8,7 @@ use tollgate_core::{
     lock::{AcquireLock, Acquisition, GetLock, HeartbeatLock, Lock},
     names::Name,
     time::Millis,
-    waiters::{Heartbeat, Proceed, WaitingCall},
+    waiting::{Heartbeat, Proceed, WaitingCall},
 };
 use tonic::{Request, transport::Channel};
 
@@ -208,7 +208,7 @@ async fn a_call_that_does_not_wait_does_not_overtake() {
         }
         other => panic!("{other:?}"),
     }
-    // Then the server is silent until it is no longer known.
+    // Then the server is silent until it no longer counts as alive.
     twins.time.advance(500_000).await;
     let next = decide(ask("e", Some((3, 0, "alive")))).await;
     assert!(matches!(next, Acquisition::Acquired { .. }), "{next:?}");

@@ -4,7 +4,7 @@ use tollgate_core::{
     admission::{AdmitTask, ConfigurePool, Overrides, Pool},
     lock::{AcquireLock, Acquisition, GetLock, HeartbeatLock, Lock, ReleaseLock},
     time::Millis,
-    waiters::{Heartbeat, Proceed, Waits},
+    waiting::{Heartbeat, Proceed, Waits},
 };
 
 use crate::{
@@ -80,7 +80,7 @@ async fn dead_crowd() -> (Twins, States<Lock>) {
 async fn waiters_of_a_dead_server_do_not_refuse_other_calls() {
     let (twins, mut locks) = dead_crowd().await;
     for _ in 0..2 {
-        // The server must repeat the decision at once.
+        // The server must repeat the decision immediately.
         let outcome = twins.agree(&mut locks, &ask("b", None), "").await;
         assert_eq!(AcquireLock::turn(&outcome), Proceed::Again, "{outcome:?}");
     }
@@ -105,7 +105,7 @@ async fn waiters_of_a_dead_server_delay_no_other_waiter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiters_of_a_dead_server_are_soon_not_counted() {
+async fn waiters_of_a_dead_server_soon_stop_counting() {
     let (twins, mut locks) = dead_crowd().await;
     let get = GetLock { name: ask("a", None).name };
     for left in [700, 200, 0] {

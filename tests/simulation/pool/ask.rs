@@ -13,8 +13,8 @@ use tollgate_core::{
         LeasePage, ListLeases, Outcome, Overrides, PoolView, ReadEvents, RenewTask, RenewVerdict,
         RequeueTask, RequeueVerdict, SweepPool, TaskName,
     },
+    collections::{After, EventPage},
     error::Error,
-    events::{After, EventPage},
     time::Millis,
 };
 use tollgate_engine::Engine;

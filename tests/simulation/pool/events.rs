@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tollgate_core::{
     admission::{Event, EventKind},
-    events::EventPage,
+    collections::EventPage,
 };
 
 use crate::capability::{Checked, holds};

@@ -1,16 +1,14 @@
 //! `AdmitTask`: grants a lease to a named task, or to the oldest queued task of a device.
 
 mod answer;
-mod denial;
-mod optional;
-mod waits;
+mod policy;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use bytes::Bytes;
 
 pub use answer::{Admission, AdmitDecision, Dispatched};
-pub use denial::FullPool;
+pub use policy::FullPool;
 
 use super::{
     EventKind, JoinedMember, Lease, Pool, PoolUsage, Settings, Task, TaskState, member,
@@ -26,7 +24,7 @@ use crate::{
     script::{self, Script},
     stages, statuses,
     time::{Millis, Timestamp},
-    waiters::{self, Proceed, WaitingCall},
+    waiting::{self, Proceed, WaitingCall},
 };
 
 statuses! {
@@ -37,8 +35,8 @@ statuses! {
 /// `retry_after` of a paused pool, in µs, before it is spread: 10 s. The end of the pause is
 /// unknown.
 const PAUSED_RETRY_MICROS: u64 = 10_000_000;
-/// `retry_after` if a slot is free but belongs to a waiter: 50 ms. The waiter takes it or loses its
-/// ticket soon.
+/// `retry_after` if a slot is free but belongs to a waiter: 50 ms. The waiter soon takes it or
+/// loses its ticket.
 const KEPT_RETRY_MICROS: u64 = 50_000;
 /// The smallest window over which `retry_after` is spread.
 const SPREAD_MIN_MICROS: u64 = 50_000;
@@ -205,11 +203,11 @@ impl AdmitTask {
             let waiting = self.waiting.as_ref();
             let queue = &mut pool.queue;
             let barging = settings.barging;
-            waiters::take_turn(queue, &waiter, waiting, free, barging, &mut allowance, now)
+            waiting::take_turn(queue, &waiter, waiting, free, barging, &mut allowance, now)
         };
         if let Some(answer) = answer {
-            // This call returns the lease of an earlier one, which may still wait for replicas, or
-            // whose caller may be gone. That one must not revoke it now.
+            // This call returns the lease of an earlier call, which may still be waiting for
+            // replicas or whose caller may be gone. The earlier call must no longer revoke it.
             if answer.is_lease() && task.is_some_and(|task| !task.is_disclosed) {
                 pool.note_told(member);
             }
@@ -253,7 +251,7 @@ impl AdmitTask {
         let answer = admitted(member, &task, false, now);
         let member = pool.put(member, task.clone(), now);
         pool.log_task(EventKind::Admitted, member, &task, None, settings, now);
-        waiters::tell_end(&mut pool.queue, slot_end, now);
+        waiting::tell_end(&mut pool.queue, slot_end, now);
         answer
     }
 }
@@ -309,7 +307,7 @@ impl Decision for AdmitTask {
     fn encode(&self, call: &mut Call) {
         let task = self.task.as_ref().map_or(&[][..], Name::as_bytes);
         push_pool_keys(call);
-        waiters::push_tickets_key(call);
+        waiting::push_tickets_key(call);
         call.key(&[b"task:", &self.member()]);
         self.settings.encode_shared(call);
         call.number(self.settings.barging.into());
@@ -319,7 +317,7 @@ impl Decision for AdmitTask {
         call.bytes(&[task]);
         call.optional(self.lease_duration.map(|duration| duration.0));
         call.number(self.seed());
-        waiters::push_waiting(call, self.waiting.as_ref());
+        waiting::push_waiting(call, self.waiting.as_ref());
         call.number(self.is_cacheable().into());
     }
 

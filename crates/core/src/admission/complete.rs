@@ -10,6 +10,7 @@ use crate::{
     Call, Cost, Decision, Grows, Outcomes, Properties, Reply, Warms,
     denial::{AffectsDenials, Effect},
     error::Error,
+    fallback::{Degradable, OnStoreFailure},
     script::{self, Script},
     stages, statuses,
     time::Timestamp,
@@ -28,9 +29,9 @@ statuses! {
 ///    another caller may run the task. Without a token this step is skipped.
 /// 3. A task with a result, or whose attempt has failed, is `AlreadyCompleted`. The first result
 ///    counts, so a repeat is safe.
-/// 4. While the lease runs, the result is `Completed`. Its slot is free at once, for a waiter.
-/// 5. After the end of the lease the result is `Late`. It is also stored. Within the grace it also
-///    frees the slot.
+/// 4. While the lease runs, the result is `Completed`. Its slot is free immediately, for a waiter.
+/// 5. After the end of the lease the result is `Late`. It is stored, too, and still frees the slot
+///    within the grace.
 ///
 /// A failed attempt of a queued task stores no result: the task stays queued, or is dead after its
 /// last attempt. A result is stored for the retention of the pool. Then the task is unknown.
@@ -211,5 +212,25 @@ impl Grows for CompleteTask {
 impl Warms for CompleteTask {
     fn warm(results: &[CompleteTask], pool: &Pool) {
         pool.warm(results.iter().map(|result| result.name.member()));
+    }
+}
+
+impl Degradable for CompleteTask {
+    fn on_store_failure(&self) -> OnStoreFailure {
+        self.settings.on_store_failure
+    }
+
+    /// `None`: a result cannot be refused. So with `deny` the call fails.
+    fn refused(&self) -> Option<Completion> {
+        None
+    }
+
+    fn shared(&self, replicas: u32) -> CompleteTask {
+        CompleteTask { settings: self.settings.shared(replicas), ..self.clone() }
+    }
+
+    /// A token of another lease means that the store granted the lease.
+    fn is_unknown(completion: &Completion) -> bool {
+        matches!(completion.verdict, CompleteVerdict::Unknown | CompleteVerdict::StaleToken)
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     script::{self, Script},
     stages,
     time::Timestamp,
-    waiters,
+    waiting,
 };
 
 /// Changes the given settings; the others stay.
@@ -21,9 +21,9 @@ use crate::{
 /// decision on, and take precedence over the configuration until they are reset. With `reset`, all
 /// run-time settings are removed first; then the given ones apply.
 ///
-/// A higher capacity frees slots for waiters at once. A lower capacity ends no lease: the pool
-/// admits no new task until enough leases have ended. Running leases keep their length and grace.
-/// A change is an event, and so is each reset. A repeat sets the same values.
+/// A higher capacity frees slots for waiters immediately. A lower capacity ends no lease: the pool
+/// admits no new task until enough leases have ended. Running leases keep their length and grace. A
+/// change is an event, and so is each reset. A repeat sets the same values.
 ///
 /// On Redis, a reset also ends a failover hold and repairs the pool: stored values that cannot be
 /// read are removed (`lua/lib/repair.lua`).
@@ -68,7 +68,7 @@ impl Decision for ConfigurePool {
         call.key(&[b"settings"]);
         call.key(&[b"token"]);
         call.key(&[b"leases"]);
-        waiters::push_keys(call);
+        waiting::push_keys(call);
         push_queue_keys(call);
         self.overrides.encode(call);
         call.number(self.reset.into());
@@ -106,19 +106,20 @@ impl Decision for ConfigurePool {
 }
 
 impl AffectsDenials for ConfigurePool {
-    /// The pool may have more slots now, and another grace.
+    /// The pool may now have more slots, and a different grace.
     fn effect(&self, view: Option<&PoolView>) -> Effect {
         Effect { keeps: view.map(|view| view.expiry_grace), ..Effect::frees(true) }
     }
 }
 
 impl Revocable for ConfigurePool {
-    /// The setting of the pool. A failover could bring the earlier settings back.
+    /// As the settings of the pool require: a failover could bring the earlier settings back.
     fn acknowledgement(&self) -> Acknowledgement {
         self.settings.acknowledgement
     }
 
-    /// The settings stand: calls may have been decided by them. The caller repeats the call.
+    /// The settings stand, because calls may already have been decided by them. The caller repeats
+    /// the call.
     fn undo_rule(&self, _: &str) -> UndoRule {
         UndoRule::of::<ConfigurePool>(|_| Undo::Stands)
     }

@@ -1,4 +1,5 @@
-//! Counts what a pool holds, for the limits of its namespace on Redis.
+//! `CountHeld`: counts the leases and queued tasks of a pool, for the limits of its namespace on
+//! Redis.
 
 use super::Pool;
 use crate::{

@@ -10,20 +10,20 @@ use crate::{
     script::{self, Script},
     stages, statuses,
     time::Timestamp,
-    waiters,
+    waiting,
 };
 
 statuses! { EVICT_EVICTED = 0, EVICT_REPLAYED = 1, EVICT_ENDED = 2, EVICT_UNKNOWN = 3 }
 
 /// Ends the lease of a task for an operator.
 ///
-/// The slot is free at once and goes to a waiter. The eviction does not stop the task itself; only
-/// a system that compares fencing tokens refuses its writes. So the caller must know that the task
-/// has ended. A later result is stored as late, and a renewal answers `Expired`.
+/// The slot is free immediately and goes to a waiter. The eviction does not stop the task itself,
+/// and only a system that compares fencing tokens rejects its writes, so the caller must know that
+/// the task has ended. A later result is stored as late, and a renewal answers `Expired`.
 ///
-/// An evicted attempt of a queued task counts as ended without success, and stores no reason. A task
-/// that holds no slot answers `Ended`. A repeat answers `Evicted` with `replayed`. On Redis, an
-/// unreadable task record is removed, and answers `Unknown`.
+/// An evicted attempt of a queued task counts as ended without success, and stores no reason. A
+/// task that holds no slot answers `Ended`. A repeat answers `Evicted` with `replayed`. On Redis,
+/// an unreadable task record is removed, and the answer is `Unknown`.
 #[derive(Debug, Clone)]
 pub struct EvictTask {
     /// The task.
@@ -73,7 +73,7 @@ impl Decision for EvictTask {
         call.key(&[b"task:", &member]);
         call.key(&[b"leases"]);
         call.key(&[b"settings"]);
-        waiters::push_keys(call);
+        waiting::push_keys(call);
         push_queue_keys(call);
         call.bytes(&[&member]);
         call.bytes(&[&self.reason]);

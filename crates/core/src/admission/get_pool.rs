@@ -9,7 +9,7 @@ use crate::{
     script::{self, Script},
     stages,
     time::{Millis, Timestamp},
-    waiters,
+    waiting,
 };
 
 /// The maximum number of leases that a view examines for its two times.
@@ -18,8 +18,8 @@ const VIEW_LEASES_MAX: usize = 256;
 /// Reads the view of a pool. Changes nothing but removes dead tickets from the queue.
 ///
 /// A pool that was never used also has a view, with its configured settings. The two times of a
-/// view come from the first 256 leases by slot end. So `oldest_grant` can be too late in a larger
-/// pool.
+/// view come from the first 256 leases by slot end, so in a larger pool `oldest_grant` can be too
+/// late.
 #[derive(Debug, Clone)]
 pub struct GetPool {
     /// The pool.
@@ -119,7 +119,7 @@ impl Decision for GetPool {
     fn encode(&self, call: &mut Call) {
         call.key(&[b"settings"]);
         call.key(&[b"leases"]);
-        waiters::push_keys(call);
+        waiting::push_keys(call);
         call.key(&[b"backlog"]);
         call.key(&[b"token"]);
         self.settings.encode(call);
@@ -136,7 +136,8 @@ impl Decision for GetPool {
 }
 
 impl AffectsDenials for GetPool {
-    /// A view frees no slot. It has the grace in force, which another server may have changed.
+    /// Reading a view frees no slot, but reveals the grace in force, which another server may have
+    /// changed.
     fn effect(&self, view: Option<&PoolView>) -> Effect {
         Effect { keeps: view.map(|view| view.expiry_grace), ..Effect::default() }
     }

@@ -8,15 +8,16 @@ use crate::{
     script::{self, Script},
     stages,
     time::Timestamp,
-    waiters::{self, Heartbeat, HeartbeatAnswer},
+    waiting::{self, Heartbeat, HeartbeatAnswer},
 };
 
 /// A heartbeat for the queue of a pool.
 ///
 /// Keeps the server's tickets alive, removes dead tickets, and returns the server's waiters that
 /// may proceed. It grants nothing: a waiter that may proceed sends its own AdmitTask. The answer
-/// has the time at which the next lease frees a slot by its end; the next heartbeat is due then. In
-/// a paused pool all waiters proceed, so that they get the answer `Paused`. A repeat is safe.
+/// contains the time at which the next lease frees a slot by expiring; the next heartbeat is due
+/// then. In a paused pool all waiters proceed, so that they get the answer `Paused`. A repeat is
+/// safe.
 #[derive(Debug, Clone)]
 pub struct HeartbeatPool {
     /// The pool.
@@ -42,7 +43,7 @@ impl Decision for HeartbeatPool {
     fn encode(&self, call: &mut Call) {
         call.key(&[b"settings"]);
         call.key(&[b"leases"]);
-        waiters::push_keys(call);
+        waiting::push_keys(call);
         call.number(self.settings.capacity.into());
         call.number(self.settings.paused.into());
         self.heartbeat.encode(call);

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-/// The most holders that a FULL answer lists. `lua/lib/full.lua` has the same number.
+/// Maximum number of holders in a FULL answer. `lua/lib/full.lua` has the same number.
 pub(super) const HOLDERS_MAX: u32 = 128;
 /// The length of a lease behind its task in the list of holders, bytes.
 const LEASE_BYTES: usize = 28;
@@ -13,7 +13,7 @@ const LEASE_BYTES: usize = 28;
 const SEPARATOR: u8 = b'\x1f';
 
 /// Digests of the tasks that hold the slots of a pool, in order. The denial cache refuses none of
-/// them. Another task with the same digest only asks the store needlessly.
+/// them. A task whose digest collides with one of them only asks the store needlessly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotHolders(Arc<[u64]>);
 

@@ -38,8 +38,8 @@ pub struct ListTasks {
     /// True for tasks that left the queue, in the order in which they are forgotten. False for
     /// queued tasks, by device and age.
     pub left: bool,
-    /// The maximum number of entries that are read for the page; above 0. The schedule that lists
-    /// the tasks that left the queue has other tasks too, so such a page can have fewer.
+    /// The maximum number of entries that are read for the page; above 0. Tasks that left the queue
+    /// are found in a schedule that also contains other tasks, so a page of them can be shorter.
     pub limit: u32,
     /// The position of the last entry of the previous page.
     pub after: Option<TaskCursor>,
@@ -105,9 +105,9 @@ pub enum ListedState {
     Dead,
     /// It expired before a success.
     Expired,
-    /// It waits for a report of its device.
+    /// It waits until its device reports.
     Queued,
-    /// It is queued, and a lease of it holds a slot.
+    /// It is queued, and its lease holds a slot.
     Running,
 }
 

@@ -2,32 +2,26 @@
 
 mod backlog;
 mod expiry;
-mod expiry_index;
 mod export;
 mod lines;
 mod record;
 
-use std::{collections::BTreeSet, mem, sync::Arc};
+use std::{collections::BTreeSet, mem};
 
 use super::{
     Event, HOLDERS_MAX, Overrides, PoolUsage, QueueState, Settings, SlotHolders, Task, TaskState,
 };
 use crate::{
     Bin, ENTRY_BYTES, Holds, State,
-    events::History,
-    incremental_map::IncrementalMap,
-    persistence::Touched,
+    collections::{ExpiryIndex, History, IncrementalMap, Member},
+    record::Touched,
     time::Timestamp,
-    waiters::{self, Queue, WakeUps},
+    waiting::{self, Queue, WakeUps},
 };
 use backlog::Backlog;
 pub(super) use backlog::{BacklogEntry, device_and_task};
 pub(super) use expiry::Oldest;
-use expiry_index::ExpiryIndex;
 pub use lines::{PoolLine, TaskLine};
-
-/// A member: device and task, joined. Shared by the maps that hold it.
-pub(super) type Member = Arc<[u8]>;
 
 /// The forget time of a task in the queue: its record stays until it leaves the queue.
 pub(super) const NEVER: Timestamp = Timestamp(u64::MAX);
@@ -87,7 +81,7 @@ fn lapsed_of(member: &[u8], task: &Task) -> Lapsed {
 
 impl Pool {
     /// Updates the count to `now`. Ended leases stay where they are until they are reclaimed, up to
-    /// 100 at a time. Counting is cheap however many end at once.
+    /// 100 at a time. Counting is cheap however many leases end at the same moment.
     pub(super) fn lapse(&mut self, now: Timestamp) {
         self.leases.count(now);
     }
@@ -105,13 +99,13 @@ impl Pool {
     /// The number of waiting calls.
     pub(super) fn count_waiters(&mut self, capacity: u32, now: Timestamp) -> u64 {
         let free = capacity.saturating_sub(self.in_use());
-        waiters::count(&mut self.queue, free, now)
+        waiting::count(&mut self.queue, free, now)
     }
 
     /// Wakes waiters after the number of free slots grew from `was_free`.
     pub(super) fn hand_on(&mut self, was_free: u32, capacity: u32, now: Timestamp) {
         let free = capacity.saturating_sub(self.in_use());
-        waiters::hand_on(&mut self.queue, was_free, free, now);
+        waiting::hand_on(&mut self.queue, was_free, free, now);
     }
 
     /// The record of a task, unless it is forgotten.
@@ -119,7 +113,7 @@ impl Pool {
         self.tasks.get(member).filter(|task| now < task.forget)
     }
 
-    /// Loads the records of tasks into the cache of the processor.
+    /// Loads the records of tasks into the processor's cache.
     pub(super) fn warm<T: AsRef<[u8]>>(&self, members: impl Iterator<Item = T>) {
         self.tasks.warm(members);
     }
@@ -231,7 +225,7 @@ impl Pool {
         (self.in_use() <= HOLDERS_MAX).then(|| SlotHolders::from_members(members))
     }
 
-    /// In a full pool, the slot end after which a slot is free: when it has passed, one slot less
+    /// In a full pool, the slot end after which a slot is free: once it has passed, one slot less
     /// than the capacity is held.
     pub(super) fn makes_room(&self, capacity: u32) -> Option<Timestamp> {
         let before = self.leases.to_come().checked_sub(capacity as usize)?;
@@ -294,7 +288,7 @@ impl State for Pool {
     }
 
     fn take_wake_ups(&mut self) -> WakeUps {
-        waiters::take_wake_ups(&mut self.queue)
+        waiting::take_wake_ups(&mut self.queue)
     }
 }
 

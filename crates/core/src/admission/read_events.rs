@@ -3,9 +3,9 @@
 use super::{Event, EventKind, Pool};
 use crate::{
     Call, Cost, Decision, Properties, Reply,
+    collections::{After, EventPage, History},
     denial::{AffectsDenials, Effect},
     error::Error,
-    events::{After, EventPage, History},
     names::Name,
     script::{self, Script},
     stages,

@@ -10,6 +10,7 @@ use crate::{
     acknowledgement::Acknowledgement,
     denial::{AffectsDenials, Effect},
     error::Error,
+    fallback::{Degradable, OnStoreFailure},
     script::{self, Script},
     stages, statuses,
     time::{Millis, Timestamp},
@@ -172,5 +173,25 @@ impl Revocable for RenewTask {
             RenewVerdict::Renewed(_) => Undo::Stands,
             _ => Undo::Counts,
         })
+    }
+}
+
+impl Degradable for RenewTask {
+    fn on_store_failure(&self) -> OnStoreFailure {
+        self.settings.on_store_failure
+    }
+
+    /// As for [`CompleteTask`].
+    fn refused(&self) -> Option<RenewVerdict> {
+        None
+    }
+
+    fn shared(&self, replicas: u32) -> RenewTask {
+        RenewTask { settings: self.settings.shared(replicas), ..self.clone() }
+    }
+
+    /// As for [`CompleteTask`].
+    fn is_unknown(verdict: &RenewVerdict) -> bool {
+        matches!(verdict, RenewVerdict::Unknown | RenewVerdict::StaleToken)
     }
 }

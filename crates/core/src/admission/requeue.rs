@@ -105,7 +105,7 @@ impl Decision for RequeueTask {
 
     const SCRIPT: &'static Script = &script::admission::REQUEUE;
     const PROPERTIES: Properties<RequeueTask> = Properties::<Self> {
-        // Only the record has the expiry time, so the sweeper checks the task at once.
+        // Only the record contains the expiry time, so the sweeper checks the task immediately.
         listing: |_| Listing::Held(Ends::After(Millis(0))),
         outcomes: Outcomes::new(
             &["requeued", "already_queued", "not_dead", "expired", "full", "unknown"],

@@ -14,7 +14,7 @@ use crate::{
     script::{self, Script},
     stages, statuses,
     time::Timestamp,
-    waiters,
+    waiting,
 };
 
 statuses! { REVOKE_REVOKED = 0, REVOKE_STAYS = 1 }
@@ -99,7 +99,7 @@ impl Decision for RevokeTask {
         call.key(&[b"task:", &member]);
         call.key(&[b"leases"]);
         call.key(&[b"settings"]);
-        waiters::push_keys(call);
+        waiting::push_keys(call);
         push_queue_keys(call);
         call.bytes(&[&member]);
         call.number(self.token);

@@ -1,8 +1,9 @@
 //! The settings of a pool: configured values, and run-time overrides that take precedence.
 //!
 //! The configuration belongs to a server; the overrides are stored with the pool. Each decision
-//! carries the configured settings, and reads the overrides in its atomic step. So an override
-//! applies on all servers at once. Servers with different files use different configured settings.
+//! carries the configured settings, and reads the overrides in its atomic step. An override
+//! therefore applies on all servers immediately, while servers with different files use different
+//! configured settings.
 
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +34,7 @@ pub struct Settings {
     pub queued_max: u32,
     /// The minimum number of stored events. Range 100 to 1,000,000; default 10,000.
     pub history: u32,
-    /// Maximum age of a cached denial; 0 disables the denial cache for the pool.
+    /// Maximum age of a cached refusal; 0 disables the denial cache for the pool.
     pub denial_cache: Millis,
     /// The answer while the store is unreachable.
     pub on_store_failure: OnStoreFailure,
@@ -48,7 +49,7 @@ pub struct Settings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AfterFailover {
-    /// Admits tasks by the state of the new primary.
+    /// Admits tasks as the state of the new primary allows.
     Admit,
     /// Admits no new task until all leases that the failover may have lost have expired.
     Hold,
@@ -75,6 +76,12 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// The settings for one of `replicas` shares.
+    pub(super) fn shared(self, replicas: u32) -> Settings {
+        // Rounded down, to 0 if necessary: all shares together are at most the capacity.
+        Settings { capacity: self.capacity / replicas.max(1), ..self }
+    }
+
     /// Appends capacity, lease, grace, paused and attempts: the scripts' defaults.
     pub(super) fn encode(&self, call: &mut Call) {
         call.number(self.capacity.into());

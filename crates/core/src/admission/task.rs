@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Lease, Settings};
 use crate::{
-    export::text,
+    record::text,
     time::{Millis, Timestamp},
 };
 

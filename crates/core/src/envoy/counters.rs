@@ -10,7 +10,8 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// The most rules with series. The hits of others are counted together, as domain and rule `other`.
+/// Maximum number of rules with their own series. The hits of other rules are counted together, as
+/// domain and rule `other`.
 pub const SERIES_MAX: usize = 1000;
 
 /// Requests of unknown domains.
@@ -51,7 +52,7 @@ type AllSeries = BTreeMap<Box<str>, (usize, Arc<RuleCounters>)>;
 static SERIES: LazyLock<Mutex<AllSeries>> = LazyLock::new(Mutex::default);
 static OTHER: LazyLock<Arc<RuleCounters>> = LazyLock::new(Arc::default);
 
-/// Domain, rule and counters of each series, and of `other` if there is more than fits.
+/// Domain, rule and counters of each series, and of `other` if some rules have no series.
 pub fn series() -> Vec<(String, String, Arc<RuleCounters>)> {
     let series = SERIES.lock();
     let all = series.iter().map(|(key, (domain, counters))| {
@@ -108,8 +109,8 @@ impl RuleCounters {
             }
             return;
         }
-        // Hits up to the limit were near it; only the others exceed it. Of hits that were not counted
-        // all were refused.
+        // Hits up to the limit were near it; only hits above exceed it. Hits that were not counted
+        // were all refused.
         let over = if before >= limit || !is_counted { hits } else { after - limit };
         add(&self.over, over);
         if before < limit && is_counted {

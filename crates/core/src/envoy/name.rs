@@ -11,9 +11,9 @@ use crate::{
     rate::TOGETHER,
 };
 
-/// The start of the policy of a domain that counts each descriptor on its own.
+/// Prefix of the policy of a domain that counts each descriptor on its own.
 const PREFIX: &str = "envoy/";
-/// The start of the key of a descriptor that is no name.
+/// Prefix of the key of a descriptor whose text is not a valid name.
 const HASHED: &str = "sha256:";
 
 /// The policy of a domain, `envoy/DOMAIN` or `envoy-all/DOMAIN`: Ban, Unban, ResetRate, ListBans and
@@ -45,7 +45,7 @@ pub fn counter_name<'e>(entries: impl Iterator<Item = (&'e [u8], &'e [u8])>) -> 
     }
 }
 
-/// The name of a key that is no name.
+/// The hashed name of a key that is not a valid name.
 #[allow(clippy::expect_used, reason = "71 bytes of ASCII are a name")]
 fn hashed(key: &[u8]) -> Name {
     let mut text = HASHED.to_owned();

@@ -52,7 +52,8 @@ pub struct Found<'n> {
 pub(super) type Entry<'e> = (&'e [u8], &'e [u8]);
 
 impl RuleNode {
-    /// Takes an entry: by key and value, then by the first pattern that matches, then by the key.
+    /// Descends by one entry: by key and value, then by the first pattern that matches, then by the
+    /// key.
     pub(super) fn step(
         &self,
         (key, value): Entry<'_>,

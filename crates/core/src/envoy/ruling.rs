@@ -26,7 +26,7 @@ pub struct DescriptorLimit<'r> {
 /// The counted hits of a descriptor.
 #[derive(Debug, Clone, Copy)]
 pub struct DescriptorHits {
-    /// The hits; 0 looks without counting.
+    /// The hits; 0 reads the count without counting.
     pub hits: u64,
     /// The count after them, or without them if they were not counted.
     pub count: u64,

@@ -11,13 +11,13 @@ pub struct EnvoySettings {
     pub shadow_mode: bool,
     /// Whether all rules are in quota mode.
     pub quota_mode: bool,
-    /// Whether several files can have rules of one domain.
+    /// Whether several files may contain rules of the same domain.
     pub merge_domains: bool,
     /// The headers in answers.
     pub headers: Headers,
     /// Whether answers have dynamic metadata.
     pub dynamic_metadata: bool,
-    /// The share of a limit above which hits count as near it.
+    /// The fraction of a limit above which hits count as near it.
     pub near_limit_ratio: f32,
     /// The longest time for which a server repeats a refusal without asking Redis.
     pub denial_cache: Millis,
@@ -43,7 +43,7 @@ pub enum Headers {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Counting {
-    /// Each separately, also if the request is refused.
+    /// Each separately, even if the request is refused.
     #[default]
     Each,
     /// All in one step, or none if the request is refused.

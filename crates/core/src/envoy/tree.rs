@@ -48,8 +48,8 @@ pub struct Domain {
     pub counting: Counting,
     /// The policy of its counters.
     pub policy: Name,
-    /// The name that the permissions of callers have: the policy of counting `each`. So a change of
-    /// `counting` refuses no caller.
+    /// The name used in the permissions of callers: the policy for counting `each`, so that a
+    /// change of `counting` locks no caller out.
     pub permission: Name,
     pub(super) root: RuleNode,
 }

@@ -1,9 +1,9 @@
 //! The YAML of envoyproxy/ratelimit.
 //!
-//! A known key at a level where it has no effect is ignored, and an unknown one is an error, as
-//! there. A file is therefore read twice: as any YAML, whose keys are checked, and by its types. Only
-//! the first document of a file counts, a number with a leading 0 is octal, and a quoted scalar is
-//! neither a number nor a boolean, as there.
+//! As in envoyproxy/ratelimit, a known key at a level where it has no effect is ignored, and an
+//! unknown one is an error. A file is therefore read twice: as any YAML, whose keys are checked,
+//! and by its types. Also as there, only the first document of a file counts, a number with a
+//! leading 0 is octal, and a quoted scalar is neither a number nor a boolean.
 
 use std::fmt;
 
@@ -247,7 +247,7 @@ impl<'de> Visitor<'de> for AnyVisitor {
 
 /// Reads the first document of a file; `None` if it is empty. The error names the line.
 fn document<T: DeserializeOwned>(text: &str) -> Result<Option<T>, String> {
-    // The last one of duplicate keys counts, as there.
+    // The last of duplicate keys counts, as in envoyproxy/ratelimit.
     let options = serde_saphyr::options! {
         duplicate_keys: DuplicateKeyPolicy::LastWins,
         legacy_octal_numbers: true,

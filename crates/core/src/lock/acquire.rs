@@ -10,7 +10,7 @@ use crate::{
     script::{self, Script},
     stages, statuses,
     time::{Millis, Timestamp},
-    waiters::{self, Heartbeat, Proceed, WaitingCall, Waits},
+    waiting::{self, Heartbeat, Proceed, WaitingCall, Waits},
 };
 
 statuses! { ACQUIRE_ACQUIRED = 0, ACQUIRE_REPLAYED = 1, ACQUIRE_HELD = 2 }
@@ -21,9 +21,10 @@ const RETRY_MIN: Millis = Millis(50);
 /// Requests a lock for an owner.
 ///
 /// The decision, in this order:
-/// 1. An owner that holds the lock gets the same lease again, marked `replayed`. So a repeat is
+/// 1. An owner that holds the lock gets the same lease again, marked `replayed`, so a repeat is
 ///    safe. It does not extend the lease. Acquisitions are not counted: one release frees the lock.
-/// 2. A lock that another owner holds answers `Held`, with that owner and the rest of its lease.
+/// 2. A lock that another owner holds answers `Held`, with that owner and the time left of its
+///    lease.
 /// 3. A free lock belongs to the first waiter, if there is one. Any other owner gets `Held` without
 ///    a holder.
 /// 4. Otherwise the owner gets a new lease.
@@ -32,8 +33,8 @@ const RETRY_MIN: Millis = Millis(50);
 /// there. A call that is granted, or whose time is over, leaves the queue.
 ///
 /// # Invariant
-/// The token of a new lease is the time in µs, or one above the last token if that is greater. Tokens
-/// of a lock therefore grow with each lease, also if the clock is set back.
+/// The token of a new lease is the time in µs, or one above the last token if that is greater.
+/// Tokens of a lock therefore grow with each lease, even if the clock is set back.
 #[derive(Debug, Clone)]
 pub struct AcquireLock {
     /// The lock.
@@ -67,8 +68,8 @@ pub enum Acquisition {
     Held {
         /// The holder; empty if the lock is free.
         holder: Bytes,
-        /// When to ask again; above 0. The rest of the holder's lease, or 50 ms if the lock is free
-        /// and belongs to a waiter.
+        /// When to ask again; above 0. The time left of the holder's lease, or 50 ms if the lock is
+        /// free and belongs to a waiter.
         retry_after: Millis,
         /// Whether the call waits, and its ticket number.
         turn: Proceed,
@@ -97,11 +98,11 @@ impl Decision for AcquireLock {
 
     fn encode(&self, call: &mut Call) {
         call.key(&[b"lock"]);
-        waiters::push_keys(call);
-        waiters::push_tickets_key(call);
+        waiting::push_keys(call);
+        waiting::push_tickets_key(call);
         call.bytes(&[self.owner.as_bytes()]);
         call.number(self.lease_duration.0);
-        waiters::push_waiting(call, self.waiting.as_ref());
+        waiting::push_waiting(call, self.waiting.as_ref());
     }
 
     fn parse(reply: &mut Reply) -> Result<Acquisition, Error> {
@@ -142,7 +143,7 @@ impl Issues for AcquireLock {
         }
         let (free, waiting) = (lock.free(now), self.waiting.as_ref());
         let (queue, allowance) = (&mut lock.queue, &mut Allowance::new());
-        let turn = waiters::take_turn(queue, owner, waiting, free, false, allowance, now);
+        let turn = waiting::take_turn(queue, owner, waiting, free, false, allowance, now);
         if turn != Proceed::Now {
             let holder = lock.holder(now);
             return Acquisition::Held {
@@ -157,7 +158,7 @@ impl Issues for AcquireLock {
         let lease = Lease { token: now.0.max(last.max(floor.0) + 1), grant: now, expire };
         let (owner, length) = (owner.into(), self.lease_duration);
         lock.last = Some(Tenure { owner, lease, length, is_released: false });
-        waiters::tell_end(&mut lock.queue, expire, now);
+        waiting::tell_end(&mut lock.queue, expire, now);
         Acquisition::Acquired { lease: lease.at(now), replayed: false }
     }
 }
@@ -197,7 +198,7 @@ impl Waits for AcquireLock {
         }
     }
 
-    /// The rest of the current lease, whatever its owner: the lock has one slot.
+    /// The time left of the current lease, whatever its owner: the lock has one slot.
     fn frees_in(outcome: &Acquisition) -> Option<Millis> {
         Some(match outcome {
             Acquisition::Held { retry_after, .. } => *retry_after,

@@ -7,15 +7,14 @@ use super::{Lease, Lock, RETENTION, state::Tenure};
 use crate::{
     Call, Reply,
     error::Error,
-    export::{Entry, Export, Exported, Page, Parts, Source, unknown_letter},
-    persistence::{Unreadable, decode},
+    record::{Entry, Export, Exported, Page, Parts, Source, Unreadable, decode, unknown_letter},
     script::{self, Script},
     time::{Millis, Timestamp},
 };
 
 impl Tenure {
-    /// Whether the record is left out: its retention is over, and its token has passed as a time,
-    /// so that later tokens are higher.
+    /// Whether the record is left out: its retention is over, and its token lies in the past, so
+    /// that later tokens are higher.
     fn has_lapsed(&self, now: Timestamp) -> bool {
         self.lease.expire.after(RETENTION) <= now && self.lease.token < now.0
     }

@@ -10,7 +10,7 @@ use crate::{
     script::{self, Script},
     stages, statuses,
     time::Timestamp,
-    waiters,
+    waiting,
 };
 
 statuses! { GET_FREE = 0, GET_HELD = 1 }
@@ -18,7 +18,7 @@ statuses! { GET_FREE = 0, GET_HELD = 1 }
 /// Reads the view of a lock. Changes nothing but removes dead tickets from the queue.
 ///
 /// A lock with an expired lease is free, although its record is stored for 5 minutes. The view can
-/// be out of date as soon as it is read. So it must not decide whether to enter a critical section.
+/// be out of date as soon as it is read, so it must not decide whether to enter a critical section.
 #[derive(Debug, Clone)]
 pub struct GetLock {
     /// The lock.
@@ -58,7 +58,7 @@ impl Decision for GetLock {
 
     fn encode(&self, call: &mut Call) {
         call.key(&[b"lock"]);
-        waiters::push_keys(call);
+        waiting::push_keys(call);
     }
 
     fn parse(reply: &mut Reply) -> Result<LockView, Error> {
@@ -80,6 +80,6 @@ impl Decision for GetLock {
             .map(|held| (Bytes::copy_from_slice(&held.owner), held.lease.at(now)))
             .map(|(owner, lease)| Holder { owner, lease });
         let free = lock.free(now);
-        LockView { holder, waiters: waiters::count(&mut lock.queue, free, now) }
+        LockView { holder, waiters: waiting::count(&mut lock.queue, free, now) }
     }
 }

@@ -8,15 +8,15 @@ use crate::{
     script::{self, Script},
     stages,
     time::Timestamp,
-    waiters::{self, Heartbeat, HeartbeatAnswer},
+    waiting::{self, Heartbeat, HeartbeatAnswer},
 };
 
 /// A heartbeat for the queue of a lock.
 ///
 /// Keeps the server's tickets alive, removes dead tickets, and returns the server's waiter that may
-/// proceed: at most one, because a lock has one slot. The answer has the end of the current lease.
-/// The next heartbeat is due then, because the holder may never release the lock. A heartbeat
-/// grants nothing, and a repeat is safe.
+/// proceed: at most one, because a lock has one slot. The answer contains the end of the current
+/// lease. The next heartbeat is due then, because the holder may never release the lock. A
+/// heartbeat grants nothing, and a repeat is safe.
 #[derive(Debug, Clone)]
 pub struct HeartbeatLock {
     /// The lock.
@@ -39,7 +39,7 @@ impl Decision for HeartbeatLock {
 
     fn encode(&self, call: &mut Call) {
         call.key(&[b"lock"]);
-        waiters::push_keys(call);
+        waiting::push_keys(call);
         self.heartbeat.encode(call);
     }
 

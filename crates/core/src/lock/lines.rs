@@ -4,8 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{LEASE_MAX, Lease, Lock, RETENTION, state::Tenure};
 use crate::{
-    export::{Checked, EntryLine, Text},
-    persistence::{Changes, Unreadable, decode, encode},
+    record::{Changes, Checked, EntryLine, Text, Unreadable, decode, encode},
     time::Millis,
 };
 
@@ -48,7 +47,7 @@ impl EntryLine for LockLine {
         checked.at_most("lease_ms", self.lease_ms.0, LEASE_MAX.0);
     }
 
-    /// Never before its token has passed as an instant, so that later tokens are higher.
+    /// Never before its token lies in the past, so that later tokens are higher.
     fn forget(&self) -> Option<u64> {
         Some(self.lease.expire.after(RETENTION).0.max(self.lease.token + 1))
     }

@@ -3,7 +3,7 @@
 //! Waiters are not stored: they end with the process, like their calls.
 
 use super::Lock;
-use crate::persistence::{Recorded, Unreadable, decode, encode, unknown_part};
+use crate::record::{Recorded, Unreadable, decode, encode, unknown_part};
 
 impl Recorded for Lock {
     const KIND: u8 = 6;

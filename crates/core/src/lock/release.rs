@@ -8,7 +8,7 @@ use crate::{
     script::{self, Script},
     stages, statuses,
     time::Timestamp,
-    waiters,
+    waiting,
 };
 
 statuses! { RELEASE_RELEASED = 0, RELEASE_NOT_HELD = 1 }
@@ -64,7 +64,7 @@ impl Decision for ReleaseLock {
 
     fn encode(&self, call: &mut Call) {
         call.key(&[b"lock"]);
-        waiters::push_keys(call);
+        waiting::push_keys(call);
         call.bytes(&[self.owner.as_bytes()]);
         call.optional(self.token);
     }
@@ -82,7 +82,7 @@ impl Decision for ReleaseLock {
         if let Some(tenure) = lock.held_by(owner, self.token, now) {
             tenure.lease.expire = now;
             tenure.is_released = true;
-            waiters::hand_on(&mut lock.queue, 0, 1, now);
+            waiting::hand_on(&mut lock.queue, 0, 1, now);
             return Release::Released;
         }
         // A repeat: the last tenure is the one that the first try released.

@@ -8,7 +8,7 @@ use crate::{
     script::{self, Script},
     stages, statuses,
     time::Timestamp,
-    waiters,
+    waiting,
 };
 
 statuses! { REVOKE_REVOKED = 0, REVOKE_STAYS = 1 }
@@ -41,7 +41,7 @@ impl Decision for RevokeLock {
 
     fn encode(&self, call: &mut Call) {
         call.key(&[b"lock"]);
-        waiters::push_keys(call);
+        waiting::push_keys(call);
         call.bytes(&[self.owner.as_bytes()]);
         call.number(self.token);
     }
@@ -64,7 +64,7 @@ impl Decision for RevokeLock {
         }
         tenure.lease.expire = now;
         tenure.is_released = true;
-        waiters::hand_on(&mut lock.queue, 0, 1, now);
+        waiting::hand_on(&mut lock.queue, 0, 1, now);
         true
     }
 }

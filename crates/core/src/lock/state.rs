@@ -6,7 +6,7 @@ use super::Lease;
 use crate::{
     Bin, ENTRY_BYTES, Holds, State,
     time::{Millis, Timestamp},
-    waiters::{self, Queue, WakeUps},
+    waiting::{self, Queue, WakeUps},
 };
 
 /// How long the record of a lock is stored after its end: for repeats of its release, and so that
@@ -18,8 +18,8 @@ pub(crate) const RETENTION: Millis = Millis::from_secs(300);
 pub struct Lock {
     /// The last tenure, running or ended; `None` before the first and after its retention.
     pub(super) last: Option<Tenure>,
-    /// The token of a lease that must not be revoked, because another call than the one that was
-    /// granted it was answered with it; 0 for none. Not stored: no grant is taken back after a
+    /// The token of a lease that must not be revoked, because a call other than the one that was
+    /// granted it was answered with it; 0 for none. Not stored: no grant is revoked after a
     /// restart.
     pub(super) disclosed: u64,
     /// The waiters; `None` while no call waits.
@@ -87,6 +87,6 @@ impl State for Lock {
     }
 
     fn take_wake_ups(&mut self) -> WakeUps {
-        waiters::take_wake_ups(&mut self.queue)
+        waiting::take_wake_ups(&mut self.queue)
     }
 }

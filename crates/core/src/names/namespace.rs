@@ -12,9 +12,9 @@ const END: u8 = 0x1e;
 
 /// A namespace: 1 to 64 bytes of `a-z A-Z 0-9 . _ -`, or the default namespace, which is empty.
 ///
-/// Names of different namespaces never meet: the bytes of a name begin with its namespace
-/// ([`super::Name`]), and so does everything that is derived from them. The bytes of a name of the
-/// default namespace are the name alone. A clone copies no bytes.
+/// Names of different namespaces never collide: the bytes of a name begin with its namespace
+/// ([`super::Name`]), and so does everything that is derived from them. In the default namespace
+/// the bytes are the name alone. A clone copies no bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Namespace {
     /// The namespace and [`END`]; empty for the default namespace.
@@ -53,8 +53,8 @@ impl Namespace {
         &partition[..prefix_length(partition)]
     }
 
-    /// Whether the start of a partition, up to the end of a part, is only the prefix of a namespace.
-    /// Compares one byte: no name contains the end of a namespace.
+    /// Whether the start of a partition, up to the end of a part, is only the prefix of a
+    /// namespace. Compares one byte: no name contains the end of a namespace.
     pub(crate) fn is_prefix(start: &[u8]) -> bool {
         start.last().is_none_or(|byte| *byte == END)
     }
@@ -131,7 +131,7 @@ mod tests {
             ("acme\x1e", "acme", ""),
             ("", "", ""),
             (&format!("{longest}\x1edoor"), &longest, "door"),
-            // Longer than a namespace: no partition of ours.
+            // Longer than a namespace: no partition that Tollgate writes.
             (&format!("{longest}x\x1edoor"), "", &format!("{longest}x\x1edoor")),
         ] {
             let split = Namespace::split(partition.as_bytes());

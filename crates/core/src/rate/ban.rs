@@ -1,20 +1,26 @@
-//! `Ban`: bans a key for a time.
+//! The verbs that set, lift and read the ban of a key.
 
-use super::{Ban, Meter, MeterName, NoteBan, RateEvent, RateEventKind, ban_record::BanRecord};
+use bytes::Bytes;
+
+use super::{Ban, IndexBan, Meter, MeterName, RateEvent, RateEventKind, ban_record::BanRecord};
 use crate::{
-    Call, Decision, Indexing, Outcomes, Properties, Reply,
+    Call, Cost, Decision, Indexing, Outcomes, Properties, Reply,
     denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
-    stages,
+    stages, statuses,
     time::{Millis, Timestamp},
+    unknown_status,
 };
 
-/// Bans a key from now on. Replaces a ban in force, even one that would end later; this is the same
-/// strike. Without a ban in force, this is the next strike after a remembered earlier ban.
+statuses! { UNBAN_NOT_BANNED = 0, UNBAN_LIFTED = 1 }
+statuses! { GET_BAN_NONE = 0, GET_BAN_BANNED = 1 }
+
+/// Bans a key from now on. Replaces a ban in force, even one that would end later, and counts as
+/// the same strike. Without a ban in force, this is the next strike after a remembered earlier ban.
 ///
 /// The usage of the key stays. A repeat starts the ban again from the time of the repeat. The ban
-/// is an event of the policy. A key whose rule comes with calls has no events.
+/// is an event of the policy; a key whose rule comes with its calls has no events.
 #[derive(Debug, Clone)]
 pub struct BanKey {
     /// The policy and the key.
@@ -77,17 +83,118 @@ impl Decision for BanKey {
 }
 
 impl AffectsDenials for BanKey {
-    /// A cached THROTTLE must become BAN at once.
+    /// A cached THROTTLE must become BAN immediately.
     fn effect(&self, _: Option<&Ban>) -> Effect {
         Effect::frees(true)
     }
 }
 
 impl Indexing for BanKey {
-    type Entry = NoteBan;
+    type Entry = IndexBan;
 
     /// Each ban is listed.
-    fn entry(&self, ban: &Ban) -> Option<NoteBan> {
-        Some(NoteBan { name: self.name.clone(), until: ban.until })
+    fn entry(&self, ban: &Ban) -> Option<IndexBan> {
+        Some(IndexBan { name: self.name.clone(), until: ban.until })
+    }
+}
+
+/// Lifts the ban of a key, and removes its strikes and usage, so that its next call passes.
+///
+/// Otherwise the old usage could ban the key again immediately, and the strikes would make that ban
+/// longer. The key stays in the ban index until the end of the lifted ban; ListBans leaves it out.
+///
+/// The outcome is whether a ban was in force. A repeat answers false.
+#[derive(Debug, Clone)]
+pub struct UnbanKey {
+    /// The policy and the key.
+    pub name: MeterName,
+    /// The person or program that lifts the ban.
+    pub actor: Vec<u8>,
+}
+
+impl Decision for UnbanKey {
+    type State = Meter;
+    type Outcome = bool;
+    type Stages = stages::Direct;
+
+    const SCRIPT: &'static Script = &script::rate::UNBAN;
+    const PROPERTIES: Properties<UnbanKey> =
+        Properties { outcomes: Outcomes::OK, ..Properties::DEFAULT }.affects_denials();
+
+    fn partition(&self) -> &[u8] {
+        self.name.as_bytes()
+    }
+
+    fn encode(&self, call: &mut Call) {
+        self.name.push_key(call, b"usage");
+        self.name.push_key(call, b"ban");
+        call.key(&[b"events"]);
+        call.bytes(&[&self.actor]);
+        self.name.push_subject(call);
+    }
+
+    fn parse(reply: &mut Reply) -> Result<bool, Error> {
+        match reply.number()? {
+            UNBAN_NOT_BANNED => Ok(false),
+            UNBAN_LIFTED => Ok(true),
+            status => unknown_status(status),
+        }
+    }
+
+    fn decide(&self, meter: &mut Meter, now: Timestamp) -> bool {
+        meter.reset(now);
+        let was_banned = meter.ban.take().is_some_and(|ban| ban.until > now);
+        if was_banned && self.name.has_events() {
+            let event = RateEvent::new(RateEventKind::Unbanned, self.name.key(), now);
+            let actor = Bytes::copy_from_slice(&self.actor);
+            meter.event = Some(Box::new(RateEvent { actor, ..event }));
+        }
+        was_banned
+    }
+}
+
+impl AffectsDenials for UnbanKey {
+    /// The next call passes.
+    fn effect(&self, _: Option<&bool>) -> Effect {
+        Effect::frees(true)
+    }
+}
+
+/// Reads the ban of a key, if one is in force. Changes nothing.
+///
+/// A ban that has ended is `None`, although its record counts as a strike for longer.
+#[derive(Debug, Clone)]
+pub struct GetBan {
+    /// The policy and the key.
+    pub name: MeterName,
+}
+
+impl Decision for GetBan {
+    type State = Meter;
+    type Outcome = Option<Ban>;
+    type Stages = stages::Direct;
+
+    const SCRIPT: &'static Script = &script::rate::GET_BAN;
+    const PROPERTIES: Properties<GetBan> =
+        Properties { cost: |_| Cost::of(10), ..Properties::DEFAULT };
+
+    fn partition(&self) -> &[u8] {
+        self.name.as_bytes()
+    }
+
+    fn encode(&self, call: &mut Call) {
+        self.name.push_key(call, b"ban");
+    }
+
+    fn parse(reply: &mut Reply) -> Result<Option<Ban>, Error> {
+        match reply.number()? {
+            GET_BAN_NONE => Ok(None),
+            GET_BAN_BANNED => Ban::parse(reply).map(Some),
+            status => unknown_status(status),
+        }
+    }
+
+    fn decide(&self, meter: &mut Meter, now: Timestamp) -> Option<Ban> {
+        meter.ban(now).filter(|ban| ban.until > now).cloned().map(Ban::from)
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     ENTRY_BYTES, Reply,
     error::Error,
-    export::text,
+    record::text,
     time::{Millis, Timestamp},
 };
 

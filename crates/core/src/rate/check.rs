@@ -9,7 +9,7 @@ pub use denial::RefusedKey;
 use evaluation::{Evaluated, Evaluation};
 
 use super::{
-    Answer, Ban, LimitUse, Meter, MeterName, NAMES_MAX, NoteBan, REPLAY, RateEvent, RateEventKind,
+    Answer, Ban, IndexBan, LimitUse, Meter, MeterName, NAMES_MAX, REPLAY, RateEvent, RateEventKind,
     Rule, TEXT_BYTES_MAX, Verdict, ban_record::BanRecord, meter::LIMIT_BYTES,
 };
 use crate::{
@@ -41,7 +41,7 @@ statuses! { CHECK_CROSSED = 1, CHECK_REPLAYED = 2, CHECK_BAN_FOLLOWS = 4 }
 /// Before step 2, a call whose rule would give the key usage under more than [`NAMES_MAX`] limit
 /// names is refused with `TooManyNames`. Nothing is counted.
 ///
-/// Without a `request` a repeat counts again, unless the cost is 0. The engine then sends the call
+/// Without a `request` a repeat counts again, unless the cost is 0, so the engine sends the call
 /// only once. A refusal of steps 2 to 4 that changed nothing is not stored for repeats.
 #[derive(Debug, Clone)]
 pub struct CheckRate {
@@ -207,12 +207,12 @@ impl Decision for CheckRate {
         if let Some(answer) = replay.clone().filter(Answer::is_allowed) {
             return CheckOutcome::Decided { answer, replayed: true };
         }
-        // Bounds the memory of a key that is checked with ever new limit names.
+        // Bounds the memory of a key whose callers keep inventing limit names.
         if meter.others(&self.rule, now) + self.rule.limits.len() > NAMES_MAX {
             return CheckOutcome::TooManyNames;
         }
-        // Evaluate a stored refusal again: a reset, a lifted ban or a raised limit takes effect at
-        // once.
+        // Evaluate a stored refusal again, so that a reset, a lifted ban or a raised limit takes
+        // effect immediately.
         if let Some(answer) = replay.filter(|_| self.is_refused(meter, now)) {
             return CheckOutcome::Decided { answer, replayed: true };
         }
@@ -221,12 +221,12 @@ impl Decision for CheckRate {
 }
 
 impl Indexing for CheckRate {
-    type Entry = NoteBan;
+    type Entry = IndexBan;
 
-    /// The ban that refused the call. So further calls of a banned key restore a lost entry.
-    fn entry(&self, outcome: &CheckOutcome) -> Option<NoteBan> {
+    /// The ban that refused the call, so that further calls of a banned key restore a lost entry.
+    fn entry(&self, outcome: &CheckOutcome) -> Option<IndexBan> {
         let CheckOutcome::Decided { answer, .. } = outcome else { return None };
         let until = answer.ban.as_ref()?.until;
-        Some(NoteBan { name: self.name.clone(), until })
+        Some(IndexBan { name: self.name.clone(), until })
     }
 }

@@ -1,8 +1,8 @@
 //! `CountAll`: counts the hits of several keys in one step: all of them, or none if the request is
 //! refused.
 //!
-//! The keys have one tag: their policy begins with [`TOGETHER`](super::TOGETHER). Each key is counted
-//! as by [`CountHits`]; what a refused request has counted is taken back within the step.
+//! The keys have one tag: their policy begins with [`TOGETHER`](super::TOGETHER). Each key is
+//! counted as by [`CountHits`]; what a refused request has counted is undone within the step.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -24,7 +24,7 @@ use crate::{
 
 statuses! { COUNT_ALL_DECIDED = 0, COUNT_ALL_TOO_MANY_NAMES = 1 }
 
-/// The most counters of one decision: 32 sliding windows occupy Redis for 2 ms.
+/// Maximum number of counters of one decision: 32 sliding windows occupy Redis for 2 ms.
 pub const COUNT_ALL_MAX: usize = 32;
 /// The Redis time of a counter besides that of a check, µs.
 const COST: u32 = 5;
@@ -134,7 +134,8 @@ impl CountHits {
         Some(CountedHits { is_over: self.is_over(&answer), used: *answer.limits.first()? })
     }
 
-    /// Looks at the usage without hits. Stores it if it was converted, as a refused check does.
+    /// Reads the usage without counting hits. Stores it if it was converted, as a refused check
+    /// does.
     fn look(&self, meter: &mut Meter, now: Timestamp) -> Option<LimitUse> {
         let (rule, cost) = (&self.check.rule, self.check.cost);
         let Loaded { usages, notices, moved } = meter.load(rule, now);
@@ -235,7 +236,7 @@ impl Decision for CountAll {
 }
 
 impl Deniable for CountAll {
-    /// The results, of which one refuses the request until its window ends.
+    /// The results, one of which refuses the request until its window ends.
     type Denial = Vec<CountedHits>;
 
     fn kind(&self) -> Option<u64> {
@@ -252,8 +253,8 @@ impl Deniable for CountAll {
         Some(hasher.finish())
     }
 
-    /// A count without room for its hits remains so until its window ends, whatever the other
-    /// counters do. Their counts can be older than the refusal by the age of the entry.
+    /// A count without room for its hits stays that way until its window ends, whatever the other
+    /// counters do. Their counts can be out of date by the age of the entry.
     fn denial(&self, outcome: &AsOf<CountAllOutcome>) -> Option<(Vec<CountedHits>, u64)> {
         let CountAllOutcome::Decided(counted) = &outcome.value else { return None };
         if !self.refuses(counted) {

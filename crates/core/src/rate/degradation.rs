@@ -1,7 +1,7 @@
 //! The fallback for rates: answers while the store is unreachable.
 //!
-//! A share starts without usage, so a key that the store has throttled can call again. Bans of the
-//! store are unknown here, too. Both are the price of answers without the store.
+//! A share starts without usage, so a key that the store has throttled can call again. Nor are bans
+//! of the store known here. Both are the price of answering without the store.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl Rule {
 }
 
 impl Degradable for CheckRate {
-    /// The setting of the policy. Checks whose rule comes with the call fail.
+    /// As configured for the policy. Checks whose rule comes with the call fail.
     fn on_store_failure(&self) -> OnStoreFailure {
         self.rule.on_store_failure
     }
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn all_numbers_of_a_rule_are_shared_and_what_is_none_stays_so() {
+    fn all_numbers_of_a_rule_are_divided_and_none_stays_none() {
         let tier = |above, action| TierSpec {
             above: Some(above),
             action: Some(action),
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(shared.tiers.iter().map(|tier| tier.above).collect::<Vec<_>>(), [1, 2]);
         assert_ne!(shared.packed, rule.packed);
         assert_eq!(rule.shared(1), rule);
-        // A rule with warnings only refuses no call; neither does its share.
+        // A rule that only warns refuses no call; neither does its share.
         let warns = RuleSpec {
             limits: vec![limit("", Some(10), Algorithm::FixedWindow)],
             tiers: vec![tier(10, TierAction::Warn)],

@@ -7,7 +7,7 @@
 use bytes::Bytes;
 
 use super::{
-    Answer, Ban, LimitUse, Meter, MeterName, NoteBan, Verdict,
+    Answer, Ban, IndexBan, LimitUse, Meter, MeterName, Verdict,
     ban_record::BanRecord,
     meter::{LimitCounter, Notices},
     name::key_part,
@@ -20,9 +20,11 @@ use super::{
 use crate::{
     Call, Cost, Reply,
     error::Error,
-    export::{Entry, Export, Exported, Page, Parts, Source, unknown_letter},
     names::{Name, Namespace, SEPARATOR},
-    persistence::{Unreadable, decode, split_part, unknown_part},
+    record::{
+        Entry, Export, Exported, Page, Parts, Source, Unreadable, decode, split_part,
+        unknown_letter, unknown_part,
+    },
     script::{self, Script},
     time::{Millis, Timestamp},
 };
@@ -100,8 +102,8 @@ impl Exported for Meter {
         }
     }
 
-    /// Leaves out counters that have no effect any more. Sorts them by name, as those of a reply
-    /// are sorted: the engines store them in different orders.
+    /// Leaves out counters that no longer have an effect. Sorts them by name, like those of a
+    /// reply, because the engines store them in different orders.
     fn page(&self, export: &Export<Meter>, now: Timestamp) -> Page {
         let Source { letter, name } = &export.source;
         if *letter == REPLAY {
@@ -178,15 +180,19 @@ impl LimitCounter {
     }
 }
 
-impl NoteBan {
+impl IndexBan {
     /// The decision that writes an entry of the ban index. `None` if the name is not valid.
-    pub fn import(policy: &[u8], part: &[u8], value: &[u8]) -> Result<Option<NoteBan>, Unreadable> {
+    pub fn import(
+        policy: &[u8],
+        part: &[u8],
+        value: &[u8],
+    ) -> Result<Option<IndexBan>, Unreadable> {
         let (BANNED, key) = split_part(part) else { return unknown_part(part) };
         let policy = Name::stored(Bytes::copy_from_slice(policy));
         let key = Name::parse(Bytes::copy_from_slice(key));
         let (Ok(policy), Ok(key)) = (policy, key) else { return Ok(None) };
         let name = MeterName::new(Some(&policy), &key);
-        Ok(Some(NoteBan { name, until: decode(value)? }))
+        Ok(Some(IndexBan { name, until: decode(value)? }))
     }
 }
 

@@ -8,7 +8,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::{
-    Algorithm, Answer, CheckOutcome, CheckRate, Limit, LimitUse, Meter, NoteBan, Rule, Verdict,
+    Algorithm, Answer, CheckOutcome, CheckRate, IndexBan, Limit, LimitUse, Meter, Rule, Verdict,
     rule::NO_CEILING,
 };
 use crate::{
@@ -31,21 +31,23 @@ pub struct CountHits {
     /// Whether a check without hits is over the limit as soon as the limit is reached. Hits are then
     /// reports of use: the denial cache never answers them, so each is counted.
     pub reports: bool,
-    /// Whether this is a share of the fallback: its outcome is read by a decision with a larger `max`.
+    /// Whether this decides within a share of the fallback, whose outcome is read by a decision
+    /// with a larger `max`.
     pub is_share: bool,
 }
 
 /// The result of counting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hits {
-    /// The count with these hits, or without them if they were not counted; `None` if it is unknown: the fallback has refused.
+    /// The count with these hits, or without them if they were not counted; `None` if it is unknown
+    /// because the fallback has refused.
     pub count: Option<u64>,
     /// Whether the limit is exceeded, or the key is banned.
     pub is_over: bool,
     /// Whether the count includes the hits.
     pub is_counted: bool,
-    /// When the window ends, by the clock of the store. 0 without hits, except for a calendar window.
-    /// Of a refusal by the fallback, when to ask again.
+    /// When the window ends, by the clock of the store. 0 without hits, except for a calendar
+    /// window. In a refusal by the fallback, when to ask again.
     pub left: Millis,
 }
 
@@ -127,7 +129,7 @@ impl CountHits {
         u64::from(self.max) + u64::from(is_report)
     }
 
-    /// Whether the window of the limit ends for all its hits at once.
+    /// Whether the window of the limit ends for all its hits at the same time.
     pub(super) fn has_end(&self) -> bool {
         let algorithm = self.check.rule.limits.first().map(|limit| limit.algorithm);
         matches!(algorithm, Some(Algorithm::CalendarWindow | Algorithm::FixedWindow))
@@ -178,9 +180,9 @@ impl Decision for CountHits {
 }
 
 impl Indexing for CountHits {
-    type Entry = NoteBan;
+    type Entry = IndexBan;
 
-    fn entry(&self, outcome: &AsOf<CheckOutcome>) -> Option<NoteBan> {
+    fn entry(&self, outcome: &AsOf<CheckOutcome>) -> Option<IndexBan> {
         self.check.entry(outcome)
     }
 }

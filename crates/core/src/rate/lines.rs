@@ -12,9 +12,8 @@ use super::{
     usage::Usage,
 };
 use crate::{
-    export::{Checked, EntryLine, Text},
     names::Name,
-    persistence::{Changes, Unreadable, decode, encode},
+    record::{Changes, Checked, EntryLine, Text, Unreadable, decode, encode},
     time::Timestamp,
 };
 

@@ -3,7 +3,7 @@
 use super::RateEvent;
 use crate::{
     Bin, State,
-    events::{After, EventPage, History},
+    collections::{After, EventPage, History},
     time::Timestamp,
 };
 

@@ -14,15 +14,15 @@ use super::{
 };
 use crate::{
     Bin, ENTRY_BYTES, Holds, State,
-    export::text,
-    replay_cache::{ReplayCache, ReplayValue},
+    collections::{ExpiringMap, ExpiringValue},
+    record::text,
     time::Timestamp,
 };
 
 /// What the usage of a limit counts in an answer for repeats.
 pub(super) const LIMIT_BYTES: u64 = 64;
 
-impl ReplayValue for Answer {
+impl ExpiringValue for Answer {
     fn bytes(&self) -> u64 {
         let ban = self.ban.as_ref().map_or(0, |ban| ban.reason.len() + ban.actor.len());
         ban as u64 + self.limits.len() as u64 * LIMIT_BYTES
@@ -43,7 +43,7 @@ pub struct Meter {
     /// The last ban, while it counts as a strike.
     pub(super) ban: Option<Box<BanRecord>>,
     /// Answers for repeats, by request id.
-    pub(super) replays: ReplayCache<Answer>,
+    pub(super) replays: ExpiringMap<Answer>,
     /// The event of the last decision, which the engine appends to the log of the shard.
     pub(super) event: Option<Box<RateEvent>>,
 }
@@ -135,7 +135,7 @@ impl Notices {
     fn since(&self, since: u64, now: Timestamp) -> Notices {
         let Some(sent) = &self.0 else { return Notices(None) };
         let present = sent.tiers.iter().filter(|(_, at)| at.0 >= since);
-        // The clock was set back: a notice must not suppress others longer than one window from
+        // The clock was set back: a notice must not suppress others for longer than one window from
         // now.
         let tiers: Vec<_> = present.map(|(above, at)| (*above, (*at).min(now))).collect();
         Notices((!tiers.is_empty()).then(|| Box::new(Sent { tiers })))
@@ -194,7 +194,7 @@ impl Meter {
     }
 
     /// Stores the usage of each limit of a rule. Counters of other limit names stay, since another
-    /// rule may use them; those that have no effect any more are dropped.
+    /// rule may use them; those that no longer have an effect are dropped.
     pub(super) fn store(
         &mut self,
         rule: &Rule,
@@ -208,7 +208,7 @@ impl Meter {
             for ((counter, limit), usage) in places.zip(usages) {
                 let notices = mem::take(&mut notices);
                 if !Arc::ptr_eq(&counter.name, &limit.name) {
-                    // For example restored from disk; it is shared from now on.
+                    // For example restored from disk: it is shared from now on.
                     counter.name = limit.name.clone();
                 }
                 counter.forget = forget(limit, &usage, &notices, now);
@@ -266,8 +266,8 @@ impl State for Meter {
     const CAPABILITY: &'static str = "rate";
     const NAME_KEY: Option<&'static str> = Some("usage");
 
-    /// With a policy, the shard of the policy: so one step writes a key and its event. Without a
-    /// policy, the partition.
+    /// With a policy, the shard of the policy, so that one step writes a key and its event. Without
+    /// a policy, the partition.
     fn tag(partition: &[u8]) -> &[u8] {
         match MeterName::split(partition) {
             Some((Some(_), key)) => &partition[..partition.len() - key.len() - 1],
@@ -282,7 +282,7 @@ impl State for Meter {
         Holds { bytes, ..Holds::default() }
     }
 
-    /// Drops counters and a ban that have no effect any more, and old answers within the budget.
+    /// Drops counters and a ban that no longer have an effect, and old answers within the budget.
     fn sweep(&mut self, now: Timestamp, budget: usize, _: &mut Bin) -> usize {
         self.counters.retain(|counter| counter.forget > now);
         self.ban.take_if(|ban| ban.forget <= now);

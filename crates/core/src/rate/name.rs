@@ -7,8 +7,8 @@ use crate::{
 
 /// The number of shards of a policy. Each shard has its own hash slot and event history.
 pub const SHARDS: usize = 32;
-/// Policies whose names begin with this have all their keys in one shard: one step can decide about
-/// several of them ([`CountAll`](super::CountAll)). Stored Redis keys depend on it.
+/// Policies whose names begin with this have all their keys in one shard, so that one step can
+/// decide about several of them ([`CountAll`](super::CountAll)). Stored Redis keys depend on it.
 pub const TOGETHER: &str = "envoy-all/";
 /// The length of the suffix `/NN`.
 const SHARD_BYTES: usize = 3;
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_spread_over_the_shards_and_stay_there() {
+    fn keys_spread_over_stable_shards() {
         // From the published test vectors of FNV-1a: 811c9dc5, e40c292c, bf9cf968.
         assert_eq!([&b""[..], b"a", b"foobar"].map(shard), [0x0b, 0x05, 0x03]);
         for pattern in ["user-", "ip:192.0.2.", "", "Ä"] {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_found_again_and_no_two_pairs_meet() {
+    fn policy_and_key_are_recovered_and_pairs_are_distinct() {
         let names = ["p", "p/05", "p/05/05", "/", "a b", "%", "}"];
         let namespaces = ["", "p", "a"].map(|text| Namespace::parse(text.as_bytes()).expect(text));
         let mut seen = std::collections::HashMap::new();

@@ -33,7 +33,8 @@ pub struct Override {
     pub rule: Arc<Rule>,
 }
 
-/// All policies, by name. Of several with one name, the first one that matches the namespace applies.
+/// All policies, by name. If several have the same name, the first one that matches the namespace
+/// applies.
 #[derive(Debug, Clone, Default)]
 pub struct Policies {
     by_name: BTreeMap<Box<[u8]>, Vec<NamespacePolicy>>,
@@ -73,7 +74,7 @@ impl Policies {
         self.by_name.get(policy.local())?.iter().find(|entry| entry.namespace.matches(prefix))
     }
 
-    /// Whether the policy exists, also as the name of a domain.
+    /// Whether the policy exists, or a domain of this name.
     pub fn contains(&self, policy: &Name) -> bool {
         let is_domain = || self.domains.contains(&policy.within(&Namespace::DEFAULT));
         self.entry(policy).is_some() || is_domain()

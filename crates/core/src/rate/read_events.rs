@@ -3,8 +3,8 @@
 use super::{Log, RateEvent, shard_tag};
 use crate::{
     Call, Cost, Decision, Properties, Reply,
+    collections::{After, EventPage},
     error::Error,
-    events::{After, EventPage},
     names::Name,
     script::{self, Script},
     stages,

@@ -5,8 +5,8 @@
 
 use super::{BanIndex, Log, Meter};
 use crate::{
-    events::History,
-    persistence::{Changes, Recorded, Unreadable, decode, encode, split_part, unknown_part},
+    collections::History,
+    record::{Changes, Recorded, Unreadable, decode, encode, split_part, unknown_part},
 };
 
 /// Letter of an answer in the replay cache, named by its request id.
@@ -105,7 +105,7 @@ mod tests {
     use crate::{State, names::Name, rate::MeterName};
 
     #[test]
-    fn a_partition_says_its_tag() {
+    fn the_tag_is_derived_from_the_partition() {
         let name = |text: &'static str| Name::parse(Bytes::from(text)).expect("a name");
         for policy in [None, Some(name("reads"))] {
             let meter = MeterName::new(policy.as_ref(), &name("user:7"));

@@ -25,7 +25,7 @@ pub struct Rule {
     pub utc_offset: i32,
     /// How long after the end of a ban the next one counts as a further strike.
     pub ban_memory: Millis,
-    /// Maximum age of a cached denial; 0 disables the denial cache.
+    /// Maximum age of a cached refusal; 0 disables the denial cache.
     pub denial_cache: Millis,
     /// The answer while the store is unreachable.
     pub on_store_failure: OnStoreFailure,
@@ -42,7 +42,7 @@ pub struct Limit {
     pub algorithm: Algorithm,
     /// The maximum count per window.
     pub max: u32,
-    /// The largest count at once: the burst of a token bucket, otherwise `max`.
+    /// The largest count at one moment: the burst of a token bucket, otherwise `max`.
     pub burst: u32,
     /// The length of the window.
     pub window: Millis,

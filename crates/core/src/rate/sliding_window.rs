@@ -1,13 +1,13 @@
 //! Sliding windows: counts per sub-bucket, a sixtieth of the window or less.
 //!
-//! A sub-bucket is given back as a whole when its newest possible call is one window old. Therefore
-//! at most `max` calls pass in any interval of the window's length. A call counts at most one
+//! A sub-bucket expires as a whole, when its newest possible call is one window old. Therefore at
+//! most `max` calls pass in any interval of the window's length, and a call counts at most one
 //! sixtieth of the window too long. The memory does not depend on `max`.
 //!
 //! The length of a sub-bucket is a power of two in µs. The sub-buckets of any two windows therefore
 //! nest, and recounting for another window and back does not drift.
 //!
-//! This is not the sliding window counter, which weighs the count of the previous window: that
+//! This is not the sliding window counter, which weights the count of the previous window: that
 //! estimate bounds neither the calls in an interval nor the delay.
 
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ impl SlidingWindow {
         SlidingWindow { width: limit.bucket_width(), buckets: Vec::new() }
     }
 
-    /// Returns the window as of `now`, without the sub-buckets that are given back.
+    /// Returns the window as of `now`, without the sub-buckets that have expired.
     pub(super) fn roll(&self, limit: &Limit, now: Timestamp) -> SlidingWindow {
         let mut rolled = SlidingWindow::empty(limit);
         rolled.buckets.reserve_exact(self.buckets.len() + 1);
@@ -66,7 +66,7 @@ impl SlidingWindow {
         self.buckets.iter().map(|(_, count)| u64::from(*count)).sum()
     }
 
-    /// Time in µs until enough sub-buckets are given back for a call of this cost; 0 for now.
+    /// Time in µs until enough sub-buckets have expired for a call of this cost; 0 for now.
     pub(super) fn wait(&self, limit: &Limit, cost: u32, now: Timestamp) -> u64 {
         let count = self.count();
         if !limit.refuses(count, cost) {
@@ -87,12 +87,12 @@ impl SlidingWindow {
         self.add(now.0 / self.width, cost);
     }
 
-    /// Time in µs until all calls are given back.
+    /// Time in µs until all calls have expired.
     pub(super) fn reset(&self, limit: &Limit, now: Timestamp) -> u64 {
         self.buckets.last().map_or(0, |(number, _)| self.gives_back(*number, limit) - now.0)
     }
 
-    /// The time in µs at which the calls of a sub-bucket are given back.
+    /// The time in µs at which the calls of a sub-bucket expire.
     fn gives_back(&self, number: u64, limit: &Limit) -> u64 {
         (number + 1) * self.width + limit.window.micros()
     }

@@ -1,8 +1,8 @@
 //! The unchecked form of rules, and the only code that validates them.
 //!
 //! Requests and the configuration use the same specs, so both have the same bounds and defaults.
-//! After a violation the validation continues with a valid number instead. So callers get all
-//! violations at once.
+//! After a violation the validation continues with a valid number, so that callers get all
+//! violations in one answer.
 //!
 //! # Ceilings
 //! The *ceiling* of a limit is the count beyond which it refuses. For a limit without tiers it is
@@ -29,7 +29,7 @@ pub struct RuleSpec {
     /// How long after the end of a ban the next one counts as a further strike; `None` for the
     /// default.
     pub ban_memory: Option<Millis>,
-    /// Maximum age of a cached denial; `None` for the default.
+    /// Maximum age of a cached refusal; `None` for the default.
     pub denial_cache: Option<Millis>,
     /// The answer while the store is unreachable.
     pub on_store_failure: OnStoreFailure,

@@ -84,7 +84,7 @@ impl TokenBucket {
         if self.max == 0 || limit.max == 0 {
             return TokenBucket::full(limit, now);
         }
-        // The clock was set back: a key must not wait longer for that.
+        // The clock was set back: that must not make a key wait longer.
         let mut debt = self.debt(now.max(self.seen));
         let window = limit.window.micros();
         if self.max != limit.max || self.window != window {
@@ -118,7 +118,7 @@ impl TokenBucket {
         if wanted <= most {
             0
         } else {
-            // A fraction of a µs is waited for in full.
+            // A fraction of a µs is rounded up.
             wanted.0 - most.0 + u64::from(wanted.1 > most.1)
         }
     }

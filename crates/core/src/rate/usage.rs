@@ -90,7 +90,7 @@ impl Usage {
     }
 
     /// Whether [`Usage::load`] changes the meaning of this usage: the limit's numbers have changed,
-    /// or the clock was set back. It must then be stored even if the call is refused. Otherwise a
+    /// or the clock was set back. It must then be stored even if the call is refused; otherwise a
     /// key that is only refused would wait forever, because each call would start the conversion
     /// anew.
     pub(super) fn is_moved(&self, limit: &Limit, now: Timestamp) -> bool {

@@ -7,12 +7,13 @@
 //! reservation, with a gap.
 //!
 //! Values of a calendar need no reservation if their period is over when the reserved time of the
-//! clock ends ([`KeptClock`](crate::time::KeptClock)): the next process begins with a later
-//! period. So milliseconds and seconds need none.
+//! Values of a calendar need no reservation if their period is over when the reserved time of the
+//! clock ends ([`KeptClock`](crate::time::KeptClock)), because the next process begins with a later
+//! period. Milliseconds and seconds therefore need none.
 
 use super::VALUE_MAX;
 use crate::{
-    persistence::Changes,
+    record::Changes,
     time::{Millis, Timestamp},
 };
 
@@ -22,7 +23,7 @@ pub const RESERVED: u8 = b'u';
 /// The smallest and the largest number of values that are reserved together.
 const FEWEST: u64 = 64;
 const MOST: u64 = 1 << 20;
-/// A reservation should last longer than this. A sync of it takes half as long, as a rule.
+/// A reservation should last longer than this. Syncing it usually takes half as long.
 const LASTS: Millis = Millis::from_secs(2);
 
 /// The reserved values of a sequence.

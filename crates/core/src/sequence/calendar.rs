@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn every_day_of_the_century_is_that_of_another_calendar() {
+    fn every_day_of_the_century_agrees_with_an_independent_calendar() {
         for day in 0..first_day(YEARS * 12) {
             let local = day * DAY + (day % 86_400) * 1_000_000 + day % 1000 * 1000;
             let known = known(local);

@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 use super::{ahead::Ahead, allocation::Range};
 use crate::{
     Bin, Holds, State,
-    replay_cache::{ReplayCache, ReplayValue},
+    collections::{ExpiringMap, ExpiringValue},
     time::Timestamp,
 };
 
-impl ReplayValue for (Range, bool) {}
+impl ExpiringValue for (Range, bool) {}
 
 /// The state of a sequence. It never expires, because its values must not be allocated again.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub struct Counter {
     /// The values that the embedded engine has reserved on its disk; `None` without a disk.
     pub(super) ahead: Option<Box<Ahead>>,
     /// Allocated ranges by request id, for repeats; true if the floor was applied.
-    pub(super) replays: ReplayCache<(Range, bool)>,
+    pub(super) replays: ExpiringMap<(Range, bool)>,
 }
 
 /// High-water marks.
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_swept_and_values_are_not() {
+    fn sweeping_removes_answers_but_no_values() {
         let range = Range { last: 1, step: 1, count: 1 };
         let mut counter = Counter::default();
         counter.replays.keep(b"request", (range, false), Timestamp(10), Timestamp(0));

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn values_on_the_wire_are_the_digits_of_their_serials_and_rise() {
+    fn wire_values_have_the_digits_of_their_serials_and_rise() {
         for pattern in ["timestamp17", "{yyyyMMdd}{n:02}", "{yyMM}{n:01}", "{yyyyMMddHHmmss}{n:03}"]
         {
             let layout = Layout::parse(pattern, 0, Millis(0)).expect("a good pattern");

@@ -8,8 +8,10 @@ use super::{
 use crate::{
     Call, Reply,
     error::Error,
-    export::{Entry, Export, Exported, Page, Parts, Source, unknown_letter},
-    persistence::{Unreadable, decode, split_part, unknown_part},
+    record::{
+        Entry, Export, Exported, Page, Parts, Source, Unreadable, decode, split_part,
+        unknown_letter, unknown_part,
+    },
     script::{self, Script},
     time::Timestamp,
 };

@@ -14,7 +14,7 @@ statuses! { GET_NONE = 0, GET_LAST = 1 }
 
 /// Reads the last allocated value and its time; `None` if no value was allocated. Changes nothing.
 ///
-/// The last value does not promise the next one: another call may get that first. Reserved values
+/// The last value does not predict the next one: another call may get that first. Reserved values
 /// that were not allocated do not count.
 #[derive(Debug, Clone)]
 pub struct GetSequence {

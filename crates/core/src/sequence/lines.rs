@@ -7,9 +7,8 @@ use super::{
     record::{Head, REPLAY},
 };
 use crate::{
-    export::{Checked, EntryLine, Text},
     names::SEPARATOR,
-    persistence::{Changes, Unreadable, decode, encode},
+    record::{Changes, Checked, EntryLine, Text, Unreadable, decode, encode},
     time::Timestamp,
 };
 
@@ -19,7 +18,7 @@ use crate::{
 pub struct SequenceLine {
     /// The name of the sequence.
     sequence: Text,
-    /// Of a layout with a calendar: its smallest unit and the count of numbers per period.
+    /// For a layout with a calendar: its smallest unit and the count of numbers per period.
     calendar: Option<Text>,
     /// The last value, in its stored form: with a calendar it counts the numbers of all periods.
     last: u64,

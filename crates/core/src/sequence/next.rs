@@ -65,7 +65,7 @@ impl NextSequence {
         let range = first.checked_add(self.span()).filter(|end| *end <= self.sequence.value_max());
         let Some(end) = range else { return Allocation::OutOfRange };
         if let Some(furthest) = dating.map(|dating| dating.furthest(now)) {
-            // A sequence that is already beyond the limit may continue by its own numbers.
+            // A sequence that is already beyond the limit may continue with its own numbers.
             let beyond = last.filter(|last| *last > furthest && floor.is_none());
             if end > beyond.map_or(furthest, |last| last + COUNT_MAX) {
                 let by_floor = floor.is_some_and(|floor| floor > furthest);
@@ -88,7 +88,7 @@ impl Decision for NextSequence {
     const SCRIPT: &'static Script = &script::sequence::NEXT;
     const PROPERTIES: Properties<NextSequence> = Properties::<Self> {
         // After a refusal, the first try may still have allocated values. With a request id it has
-        // not: the repeat would have returned them.
+        // not, or the repeat would have returned them.
         settles: |next, outcome| {
             next.request.is_some() || matches!(outcome, Allocation::Given { .. })
         },
@@ -210,7 +210,7 @@ impl Joined for NextSequence {
             Allocation::Unreserved { last } => Some(*last),
             _ => None,
         });
-        // Together the requests reach further than each one separately. During the reservation, the
+        // Together the requests reach further than each one alone. During the reservation, the
         // clock of a dated sequence advances.
         let per_second = first.sequence.dating().map_or(0, Dating::values_per_second);
         let sizes = unprepared.iter().map(|(one, _)| one.count.saturating_mul(one.step));

@@ -2,7 +2,7 @@
 //! `ORD-{yyyyMMdd}-{n:06}`.
 //!
 //! A pattern is literal text with fields in braces: `{n}` or `{n:0W}` is the number, padded to W
-//! digits, once. All other braces hold calendar fields. A serial must never repeat, so a pattern
+//! digits, once. All other braces contain calendar fields. A serial must never repeat, so a pattern
 //! with a calendar unit has every coarser unit up to the year. Its number has a fixed width, which
 //! bounds the numbers of a period. Without a calendar the padding is no bound.
 
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn good_patterns_are_read() {
+    fn good_patterns_are_parsed() {
         for good in [
             "timestamp17",
             "ORD-{yyyyMMdd}-{n:06}",
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_patterns_are_told_what_is_expected() {
+    fn errors_of_bad_patterns_say_what_is_expected() {
         for (bad, part) in [
             ("", "the number"),
             ("ORD-{yyyyMMdd}", "the number"),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn serials_have_their_form() {
+    fn serials_are_formatted_by_their_pattern() {
         let serial = |pattern: &str, value| parse(pattern).expect("good").serial(value);
         assert_eq!(serial("INV-{n:06}", 42), "INV-000042");
         // Without a calendar the sequence cannot continue in the next period.

@@ -9,7 +9,7 @@ use super::{
     counter::Marks,
 };
 use crate::{
-    persistence::{Changes, Recorded, Unreadable, decode, encode, split_part, unknown_part},
+    record::{Changes, Recorded, Unreadable, decode, encode, split_part, unknown_part},
     time::Timestamp,
 };
 

@@ -12,9 +12,9 @@ use crate::{
 
 /// Raises the reserved mark of a sequence and lets replicas acknowledge it.
 ///
-/// The mark rises to the needed value plus `ahead`, within the reach of the calendar; it never falls.
-/// The engine sends this decision if a NextSequence would pass the confirmed mark, and then repeats
-/// the NextSequence. So one acknowledgement is enough for a block of values.
+/// The mark rises to the needed value plus `ahead`, within the reach of the calendar; it never
+/// falls. The engine sends this decision if a NextSequence would pass the confirmed mark, and then
+/// repeats the NextSequence, so one acknowledgement is enough for a block of values.
 ///
 /// After a failover, values up to the replicated mark count as allocated, because the old primary
 /// may have allocated them. Values that were reserved in another epoch are therefore skipped. A

@@ -1,7 +1,7 @@
 //! The configuration of sequences.
 //!
-//! The layout decides which values a sequence has. So another unit or width of its calendar starts
-//! another sequence, with its own last value. Another text or padding does not.
+//! The layout decides which values a sequence has: another unit or width of its calendar starts
+//! another sequence, with its own last value, but another text or padding does not.
 
 use std::sync::Arc;
 

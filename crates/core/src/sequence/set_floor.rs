@@ -15,9 +15,9 @@ statuses! { SET_FLOOR_APPLIED = 0, SET_FLOOR_NOT_ABOVE = 1, SET_FLOOR_TOO_FAR_AH
 
 /// Raises the last value of a sequence to the one before `floor`, and creates the sequence.
 ///
-/// A floor that is not above the last value is `NotAbove`, and one beyond the reach of the calendar is
-/// `TooFarAhead`; both change nothing. Reserved values are dropped: the next NextSequence reserves
-/// again. A repeat changes nothing more.
+/// A floor that is not above the last value is `NotAbove`, and one beyond the reach of the calendar
+/// is `TooFarAhead`; both change nothing. Reserved values are dropped, and the next NextSequence
+/// reserves again. A repeat changes nothing more.
 #[derive(Debug, Clone)]
 pub struct SetSequenceFloor {
     /// The sequence.
@@ -111,7 +111,8 @@ impl Decision for SetSequenceFloor {
 }
 
 impl Revocable for SetSequenceFloor {
-    /// The setting of the reservations of the sequence, so that a failover does not lose the floor.
+    /// As configured for the reservations of the sequence, so that a failover does not lose the
+    /// floor.
     fn acknowledgement(&self) -> Acknowledgement {
         self.reserve.map_or(Acknowledgement::NONE, |reserve| reserve.acknowledgement)
     }

@@ -16,8 +16,8 @@ use crate::{
 /// Adds to the quantity on hand, or subtracts from it.
 ///
 /// The sku must exist (`NotFound`). The result must not fall below the reserved quantity
-/// (`BelowReserved`) and not exceed the largest quantity (`OutOfRange`). A refusal changes nothing,
-/// and the answer has the stock as it is.
+/// (`BelowReserved`) nor exceed the largest quantity (`OutOfRange`). A refusal changes nothing, and
+/// the answer contains the stock as it is.
 ///
 /// With a `request`, a repeat within 5 minutes ([`REPLAY`]) gets the stock of the first answer,
 /// marked `replayed`. Refusals are not stored: the same request can succeed later. Without a

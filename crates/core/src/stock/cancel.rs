@@ -17,9 +17,10 @@ statuses! {
 
 /// Cancels the reservation of an order.
 ///
-/// The quantity is available again, for its buyer's limit too. A repeat answers `AlreadyCancelled`
-/// and changes nothing, for 24 hours. An order whose hold has expired answers `Expired`: its quantity
-/// is available already. A confirmed order cannot be cancelled: a return is an AddStock.
+/// The quantity is available again, and no longer counts towards the buyer's limit. For 24 hours a
+/// repeat answers `AlreadyCancelled` and changes nothing. An order whose hold has expired answers
+/// `Expired`: its quantity is already available. A confirmed order cannot be cancelled; record a
+/// return with AddStock.
 #[derive(Debug, Clone)]
 pub struct CancelReservation {
     /// The sku.
@@ -37,7 +38,7 @@ pub enum CancelOutcome {
     AlreadyCancelled,
     /// It is sold; nothing changed.
     AlreadyConfirmed,
-    /// Its hold had expired, so the quantity is available already; nothing changed.
+    /// Its hold had expired, so the quantity was already available; nothing changed.
     Expired,
     /// The order has no record; nothing changed.
     Unknown,

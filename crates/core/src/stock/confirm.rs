@@ -18,9 +18,9 @@ statuses! {
 /// Confirms the reservation of an order, usually after its payment.
 ///
 /// While the hold runs, the confirmation always succeeds: the quantity moves from `on_hand` and
-/// `reserved` to `sold`. After the hold has expired, the quantity is taken again, marked `retaken`,
-/// if it is available and within the buyer's limit of the reservation. Otherwise the answer is
-/// `Expired`. A repeat may then succeed, up to 24 hours after the expiry.
+/// `reserved` to `sold`. After the hold has expired, the quantity is reserved anew and sold, marked
+/// `retaken`, if it is available and within the buyer's limit of the reservation. Otherwise the
+/// answer is `Expired`. A repeat may then succeed, up to 24 hours after the expiry.
 ///
 /// After a confirmation, a repeat within 24 hours answers `AlreadyConfirmed` and changes nothing.
 /// Later the order is `Unknown`. While more expired holds remain than one step reclaims, an order
@@ -38,7 +38,7 @@ pub struct ConfirmReservation {
 pub enum ConfirmOutcome {
     /// The quantity is sold to the order.
     Confirmed {
-        /// Whether the hold had expired and the quantity was taken again.
+        /// Whether the hold had expired and the quantity was reserved anew.
         retaken: bool,
     },
     /// It was sold before; nothing changed.
@@ -124,10 +124,10 @@ impl Decision for ConfirmReservation {
         let (quantity, retaken) = (reservation.quantity, !sku.is_held(order, reservation, now));
         if retaken {
             if standing.lapsed_remain {
-                // The expired holds that remain may include its own.
+                // The remaining expired holds may include the order's own.
                 return StockOutcome::Again;
             }
-            // The hold was given back, so both the stock and the buyer's limit apply again.
+            // The hold had been reclaimed, so both the stock and the buyer's limit apply again.
             let bought = sku.bought(&reservation.buyer) + quantity;
             if stock.available() < quantity || record.limit.is_some_and(|limit| bought > limit) {
                 return decided(ConfirmOutcome::Expired);

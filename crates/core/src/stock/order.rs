@@ -6,8 +6,8 @@ use super::{RESERVE_MAX, RETENTION};
 use crate::{
     AsOf, Reply,
     error::Error,
-    export::text,
     names::SEPARATOR,
+    record::text,
     time::{Millis, Timestamp},
 };
 
@@ -98,7 +98,7 @@ pub(super) struct Order {
     /// The reservation.
     pub(super) reservation: Reservation,
     /// The quantity that its buyer may have reserved and bought; `None` for no limit. Checked again
-    /// when a late confirmation takes the quantity again.
+    /// when a late confirmation reserves the quantity anew.
     pub(super) limit: Option<u64>,
     /// When the record is dropped.
     pub(super) forget: Timestamp,

@@ -130,7 +130,8 @@ mod tests {
         assert_eq!(label::<T, D>(&StockOutcome::NotFound), "not_found", "{}", D::SCRIPT.name);
     }
 
-    /// A verb that ran out of steps answers UNAVAILABLE; the metrics must not count an unknown sku.
+    /// A verb that ran out of steps answers UNAVAILABLE, and the metrics must not count it as an
+    /// unknown sku.
     #[test]
     fn j23_a_verb_that_ran_out_of_steps_has_an_outcome_of_its_own() {
         check::<_, SetStock>();

@@ -66,7 +66,7 @@ pub enum ReserveOutcome {
         /// Whether an earlier call made it.
         replayed: bool,
     },
-    /// The order holds another quantity; nothing changed.
+    /// The order has reserved another quantity; nothing changed.
     QuantityDiffers {
         /// The reservation of the order.
         reservation: AsOf<Reservation>,

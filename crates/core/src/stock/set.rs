@@ -20,7 +20,7 @@ use crate::{
 /// it must not exceed the largest quantity (`OutOfRange`). A refusal changes nothing. The sold
 /// quantity stays as it is.
 ///
-/// Not repeatable: the caller should read the stock before a second try. For deliveries use
+/// Not repeatable: before a second try, the caller should read the stock. For deliveries use
 /// AddStock with a request id.
 #[derive(Debug, Clone)]
 pub struct SetStock {

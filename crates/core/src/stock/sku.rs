@@ -18,25 +18,24 @@ use super::{
 };
 use crate::{
     Bin, ENTRY_BYTES, Holds, State,
-    export::text,
-    incremental_map::IncrementalMap,
+    collections::{ExpiringMap, ExpiringValue, IncrementalMap},
     names::NAME_BYTES_MAX,
-    persistence::Touched,
-    replay_cache::{ReplayCache, ReplayValue},
+    record::{Touched, text},
     time::Timestamp,
 };
 
-impl ReplayValue for Order {
+impl ExpiringValue for Order {
     fn bytes(&self) -> u64 {
         self.reservation.buyer.len() as u64
     }
 }
 
-impl ReplayValue for Stock {}
+impl ExpiringValue for Stock {}
 
 pub use lines::{BuyerLine, HoldLine, OrderLine, RestockLine, StockLine};
 
-/// What a buyer counts in bytes: the length of its name is not known when it leaves.
+/// What a buyer counts in bytes: a fixed number, because the length of its name is unknown when the
+/// buyer is removed.
 pub(super) const BUYER_BYTES: u64 = ENTRY_BYTES + NAME_BYTES_MAX as u64;
 
 /// The stock of a sku, its holds, and the records of its orders.
@@ -47,17 +46,17 @@ pub struct Sku {
     /// The holds in order of their expiry. Their sum is the reserved quantity.
     holds: BTreeMap<(Timestamp, Box<[u8]>), Hold>,
     /// The records of orders, until their retention ends.
-    orders: ReplayCache<Order>,
+    orders: ExpiringMap<Order>,
     /// The quantity that each buyer has reserved and bought; no entry for 0.
     buyers: IncrementalMap<Box<[u8]>, u64>,
     /// The stock after each AddStock, by request id.
-    pub(super) replays: ReplayCache<Stock>,
+    pub(super) replays: ExpiringMap<Stock>,
     /// The persisted holds and buyers that have changed.
     touched: Touched,
 }
 
-/// A hold: the quantity that is given back when it expires, and its buyer. An expiry needs only
-/// these fields, and reads no order record.
+/// A hold: the quantity that is released when it expires, and its buyer. An expiry needs only these
+/// fields, and reads no order record.
 #[derive(Debug, Serialize, Deserialize)]
 struct Hold {
     /// The reserved quantity.
@@ -103,7 +102,7 @@ impl Sku {
             };
             let ((end, name), Hold { quantity, buyer }) = first.remove_entry();
             self.touched.note(&[&[record::HOLD], &end.0.to_be_bytes(), &name]);
-            // Entries of a damaged data directory may hold more than is reserved.
+            // Entries of a damaged data directory may reserve more than the stock says.
             stock.reserved = stock.reserved.saturating_sub(quantity);
             self.give_back(&buyer, quantity);
         }

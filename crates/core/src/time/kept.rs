@@ -13,8 +13,8 @@
 //!
 //! # Uniqueness
 //! The uniqueness of fencing tokens and dated serials does not depend on the time. After a start
-//! they are above everything that the process before may have issued. The mark is written with
-//! every change, and about once a second without one. It stores the time reached and the limit of
+//! they are above everything that the previous process may have issued. The mark is written with
+//! every change, and otherwise about once a second. It stores the time reached and the limit of
 //! reserved tokens:
 //! - [`Keeps::All`]: every answer is synced before it is sent. Nothing is reserved ahead; the next
 //!   process starts above the mark.
@@ -24,7 +24,7 @@
 //!   ([`KeptClock::token_floor`]) until the time has passed the floor. Only the time itself can
 //!   repeat, if the system clock was set back by more than the restart took.
 //!
-//! A process that shuts down in order reserves nothing ahead.
+//! A process that shuts down in an orderly way reserves nothing ahead.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,7 +35,7 @@ use super::{Clock, Millis, Timestamp};
 /// How far ahead of the time tokens are reserved under [`Keeps::Most`].
 pub const AHEAD: Millis = Millis::from_secs(3);
 /// A token is the time, or one above the last token of the partition. Tokens can run ahead of the
-/// time by less than this, because no partition issues one per µs for so long. An answer is given
+/// time by less than this, because no partition issues one per µs for that long. An answer is sent
 /// before it is synced only if the time up to this much later is reserved.
 pub const RESERVED_AFTER: Millis = Millis::from_secs(1);
 /// A mark that is older than this is written again.
@@ -48,16 +48,16 @@ pub struct Mark {
     pub reached: Timestamp,
     /// The reserved limit: no unsynced token above this was issued.
     pub limit: Timestamp,
-    /// Whether the process shut down in order.
+    /// Whether the process shut down in an orderly way.
     pub is_last: bool,
 }
 
-/// Which answers survive a kill of the process.
+/// Which answers survive if the process is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keeps {
     /// All answers.
     All,
-    /// All but those of the last moments.
+    /// All except those of the last moments.
     Most,
 }
 
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn time_waits_for_no_mark_and_what_is_told_does() {
+    fn only_answers_wait_for_a_mark_time_does_not() {
         let (source, now) = source(NOON);
         let clock = started(source, None, Keeps::Most);
         assert!(!clock.is_due() && clock.is_reserved(clock.source()));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_kill_it_is_the_system_s_time() {
+    fn after_a_kill_the_clock_shows_system_time() {
         for keeps in [Keeps::All, Keeps::Most] {
             let mut mark = None;
             for life in 0..100 {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_system_clock_set_back_by_a_day_takes_nothing_back() {
+    fn leases_keep_their_length_if_the_system_clock_is_set_back_by_a_day() {
         for keeps in [Keeps::All, Keeps::Most] {
             let (before, now) = source(NOON);
             let clock = started(before, None, keeps);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn two_lives_share_no_token() {
+    fn a_restarted_process_repeats_no_token() {
         for back in [0, 1, 500_000, 2_000_000, DAY] {
             let (before, now) = source(NOON);
             let clock = started(before, None, Keeps::Most);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn kills_in_a_row_reserve_no_more_than_one() {
+    fn repeated_kills_reserve_no_more_than_one_kill() {
         let mut mark = None;
         for life in 0..100 {
             let (source, now) = source(NOON + life * 10_000);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_ends_in_order_reserves_nothing() {
+    fn an_orderly_shutdown_reserves_nothing() {
         let (before, now) = source(NOON);
         let clock = started(before, None, Keeps::Most);
         now.fetch_add(1_000_000, Ordering::SeqCst);

@@ -24,7 +24,7 @@ use tollgate_core::{
     Decision, State,
     error::Error,
     names::Namespace,
-    persistence::Recorded,
+    record::Recorded,
     time::{Millis, Timestamp},
 };
 use tollgate_telemetry::metrics;

@@ -9,7 +9,7 @@ use super::{
     store::{Disk, FILE, FileStore, OpenError, WriteBatch},
 };
 use tollgate_core::{
-    persistence::{Change, Changes, Unreadable, split_key},
+    record::{Change, Changes, Unreadable, split_key},
     time::{Clock, Mark, Timestamp},
 };
 

@@ -18,7 +18,7 @@ use super::{
     tables::Tabled,
 };
 use tollgate_core::{
-    persistence::{Recorded, Unreadable, split_key},
+    record::{Recorded, Unreadable, split_key},
     time::Mark,
 };
 

@@ -15,7 +15,7 @@
 //! - Decisions on one shard run one after the other. Its mutex is never held over an `.await`.
 //! - Time is read under the mutex, so it never runs backwards within a partition.
 //! - No hold of a mutex grows with the number of partitions. Listings and sweeps work in steps, and
-//!   tables grow in steps (`crates/core/src/incremental_map/`).
+//!   tables grow in steps (`crates/core/src/collections/incremental_map.rs`).
 //! - A decision sees expired leases as ended. The sweep only frees their memory, and looks at every
 //!   partition about once a second.
 //! - A panic in a decision, which would be a bug, does not block the shard: mutexes of parking_lot

@@ -5,11 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::counts::Counts;
 use tollgate_core::{
     admission::{Pool, PoolLine, TaskLine},
-    export::{Checked, EntryLine, Text},
     lock::{Lock, LockLine},
     names::Namespace,
-    persistence::{Changes, Recorded, Unreadable, split_part, unknown_part},
     rate::{AnswerLine, BanIndex, Log, Meter, RateLine},
+    record::{Changes, Checked, EntryLine, Recorded, Text, Unreadable, split_part, unknown_part},
     sequence::{Counter, RESERVED, RangeLine, SequenceLine},
     stock::{BuyerLine, HoldLine, OrderLine, RestockLine, Sku, StockLine},
 };

@@ -38,8 +38,8 @@ use reader::TopicReader;
 use ring::{Ring, RingReader};
 use tollgate_core::{
     Decision,
+    collections::{After, EventPage},
     error::Error,
-    events::{After, EventPage},
     time::{Timestamp, monotonic},
 };
 pub use watcher::Watcher;

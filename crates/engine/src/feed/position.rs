@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use super::{Engine, Topic};
 use tollgate_core::{
+    collections::{After, EventPage},
     error::Error,
-    events::{After, EventPage},
 };
 
 /// The position up to which the histories of a topic were read.

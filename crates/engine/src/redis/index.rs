@@ -204,7 +204,7 @@ impl Last {
     }
 }
 
-/// KEYS and ARGV of `lua/index/note.lua`.
+/// KEYS and ARGV of `lua/index/register.lua`.
 pub(super) fn note<'a>(
     prefix: &'a str,
     capability: &'static str,

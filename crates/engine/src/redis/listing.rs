@@ -52,7 +52,7 @@ impl Redis {
     ) -> Noting {
         let call = index::note(&self.key_prefix, D::State::CAPABILITY, partition, note);
         let sent = monotonic();
-        let pending = self.send(&script::index::NOTE, call.finish(), LISTING, deadline);
+        let pending = self.send(&script::index::REGISTER, call.finish(), LISTING, deadline);
         Noting { note, sent, pending }
     }
 

@@ -42,7 +42,7 @@ use tollgate_core::{
     Decision,
     error::Error,
     time::{Millis, monotonic},
-    waiters::{Heartbeat, HeartbeatAnswer, Proceed, WaitingCall, Waits},
+    waiting::{Heartbeat, HeartbeatAnswer, Proceed, WaitingCall, Waits},
 };
 use tollgate_telemetry::metrics;
 use tries::Tries;

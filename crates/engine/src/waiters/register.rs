@@ -10,7 +10,7 @@ use tokio::{sync::Notify, time::timeout_at};
 
 use tollgate_core::{
     time::{Millis, monotonic},
-    waiters::Waits,
+    waiting::Waits,
 };
 
 /// The longest time between two heartbeats of a queue: the delay that a lost wake-up costs.

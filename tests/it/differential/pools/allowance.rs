@@ -4,7 +4,7 @@
 use tollgate_core::{
     Allowance,
     admission::{Admission, AdmitDecision},
-    waiters::{Proceed, WaitingCall},
+    waiting::{Proceed, WaitingCall},
 };
 
 use super::*;

@@ -16,7 +16,7 @@ use tollgate_core::{
     lock::{AcquireLock, GetLock, ReleaseLock},
     names::{Name, Namespace},
     rate::{
-        Algorithm, BanKey, CheckRate, GetBan, LimitSpec, ListBans, MeterName, NoteBan, Rule,
+        Algorithm, BanKey, CheckRate, GetBan, IndexBan, LimitSpec, ListBans, MeterName, Rule,
         RuleSpec, TierAction, TierSpec,
     },
     sequence::{GetSequence, Layout, NextSequence, Sequence},
@@ -183,7 +183,7 @@ async fn lived(sides: &[&Side]) {
         check(Some("reads"), "ip:192.0.2.7", None);
         check(Some("reads"), "user:9", None);
         ban("user:9");
-        NoteBan { name: meter(Some("reads"), "user:9"), until: Timestamp(now + HOUR.micros()) };
+        IndexBan { name: meter(Some("reads"), "user:9"), until: Timestamp(now + HOUR.micros()) };
         check(None, "user:7", Some("r-1"));
         next("order", None, Some("cart-88"));
         next("invoice", DATED, Some("cart-88"));

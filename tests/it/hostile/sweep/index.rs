@@ -15,14 +15,15 @@ use crate::support::process::tollgate;
 const OF_ACME: &str = "tollgate:{index:admission}:partitions:acme";
 const OF_B: &str = "tollgate:{index:admission}:partitions:b";
 
-/// The sweeper schedules three names, and `noted` is noted again. Only `vacant` leaves the index.
+/// The sweeper schedules three names, and `noted` is registered again. Only `vacant` leaves the
+/// index.
 #[tokio::test(flavor = "multi_thread")]
 async fn h5_a_name_used_again_during_a_sweep_stays_in_the_index() {
     let mut redis = OwnRedis::prepare();
     redis.start_with(&["--appendonly", "no"]).await;
     let mut connection = connect(&redis.url()).await.unwrap();
     let schedule = redis::Script::new(&script::index::SCHEDULE.text(None));
-    let note = redis::Script::new(&script::index::NOTE.text(None));
+    let note = redis::Script::new(&script::index::REGISTER.text(None));
     let now = Clock::system().now().0;
     let (old, before) = (now - 600_000_000, now - 120_000_000);
     let mut add = redis::cmd("ZADD");
@@ -56,7 +57,7 @@ async fn h5_a_name_used_again_during_a_sweep_stays_in_the_index() {
         .await
         .unwrap();
     assert_eq!(names, ["held", "noted"]);
-    // The note of `noted` has scheduled the next look at it: in 300 s.
+    // The registration of `noted` has scheduled the next visit to it: in 300 s.
     let looks: Vec<(String, f64)> = redis::cmd("ZRANGE")
         .arg(ENDS)
         .arg(0)
@@ -67,7 +68,7 @@ async fn h5_a_name_used_again_during_a_sweep_stays_in_the_index() {
         .unwrap();
     assert_eq!(looks[0], ("held".to_owned(), (now + 1_000_000) as f64));
     assert!(looks[1].0 == "noted" && looks[1].1 >= (now + 300_000_000) as f64, "{looks:?}");
-    // The sweeper looks again at a name that was just noted: its decision may not have run yet.
+    // The sweeper visits a name again that was just registered: its decision may not have run yet.
     let score: f64 = redis::cmd("ZSCORE")
         .arg(PARTITIONS)
         .arg("noted")
@@ -101,14 +102,14 @@ async fn run(
 }
 
 /// A server that has just started to sweep cannot know yet whether a vacant name may leave the
-/// index. The name is looked at again once the server can know it, not every few seconds.
+/// index. It visits the name again once it can know, not every few seconds.
 #[tokio::test(flavor = "multi_thread")]
-async fn h5_a_vacant_name_is_looked_at_again_when_it_can_leave() {
+async fn h5_a_vacant_name_is_visited_again_when_it_can_leave() {
     let mut redis = OwnRedis::prepare();
     redis.start_with(&["--appendonly", "no"]).await;
     let mut connection = connect(&redis.url()).await.unwrap();
     let now = Clock::system().now().0;
-    // The next look is 150 s after the last note; if that time is over, 150 s from now.
+    // The next visit is 150 s after the last registration; if that time is over, 150 s from now.
     for (name, noted) in [("days ago", now - 3 * 86_400_000_000), ("lately", now - 60_000_000)] {
         let noted_at = noted.to_string();
         redis.command(&["ZADD", PARTITIONS, &noted_at, name]).await.unwrap();
@@ -127,14 +128,14 @@ async fn h5_a_vacant_name_is_looked_at_again_when_it_can_leave() {
 /// Names of a namespace are in the index of all namespaces and in the zset of their own listings,
 /// and leave both together. The sweeper fills a lost zset again.
 #[tokio::test(flavor = "multi_thread")]
-async fn names_of_a_namespace_are_listed_apart() {
+async fn names_of_a_namespace_are_listed_separately() {
     let mut redis = OwnRedis::prepare();
     redis.start_with(&["--appendonly", "no"]).await;
     let mut connection = connect(&redis.url()).await.unwrap();
     let kept = "tollgate:{index:admission}:kept";
     for (name, listed) in [("acme\x1ea", OF_ACME), ("acme\x1eb", OF_ACME), ("b\x1ea", OF_B)] {
         let keys = [PARTITIONS, kept, ENDS, listed];
-        run(&mut connection, &script::index::NOTE, &keys, &[name, "0", ""]).await;
+        run(&mut connection, &script::index::REGISTER, &keys, &[name, "0", ""]).await;
     }
     let names = async |connection: &mut MultiplexedConnection, key: &str| {
         let mut range = redis::cmd("ZRANGE");
@@ -187,7 +188,7 @@ async fn h5_each_script_of_the_index_heals_it() {
 
 /// A lease ends in time although keys of another type replace the index and no call arrives.
 #[tokio::test(flavor = "multi_thread")]
-async fn h5_leases_end_though_the_index_is_broken_and_nobody_calls() {
+async fn h5_leases_end_although_the_index_is_broken_and_nobody_calls() {
     let mut redis = OwnRedis::prepare();
     redis.start_with(&["--appendonly", "no"]).await;
     let server = Server::start(&["--engine", &redis.url()]).await;

@@ -9,7 +9,7 @@ use tollgate_core::{
     lock::{AcquireLock, Lock},
     names::Name,
     time::Millis,
-    waiters::{Heartbeat, WaitingCall},
+    waiting::{Heartbeat, WaitingCall},
 };
 
 use super::{super::bystander::Bystander, *};

@@ -9,7 +9,7 @@ use crate::{
     error::Error,
     names::Name,
     time::Millis,
-    waiters::Proceed,
+    waiting::Proceed,
 };
 
 /// The answer, and the use of the pool.
@@ -54,8 +54,8 @@ pub enum AdmitDecision {
         /// When to ask again; above 0.
         retry_after: Millis,
     },
-    /// A slot is free, but the namespace has as many leases as it may. Only the script answers so,
-    /// and the Redis engine replaces the answer by the error of the limit.
+    /// A slot is free, but the namespace is at its limit of leases. Only the script gives this
+    /// answer; the Redis engine replaces it with the error for the limit.
     Limited,
 }
 
@@ -71,7 +71,7 @@ pub struct Dispatched {
 }
 
 impl AdmitDecision {
-    /// FULL that no end of a lease changes at a known time.
+    /// FULL without a known time at which a lease ends and frees the slot.
     pub(in crate::admission) const fn full(retry_after: Millis, turn: Proceed) -> AdmitDecision {
         AdmitDecision::Full { retry_after, turn, room_in: 0, holders: None }
     }

@@ -3,9 +3,7 @@
 use std::{cmp::Ordering, collections::BTreeSet};
 
 use super::Member;
-use crate::{
-    incremental_map::IncrementalMap, names::SEPARATOR, persistence::Touched, time::Timestamp,
-};
+use crate::{collections::IncrementalMap, names::SEPARATOR, record::Touched, time::Timestamp};
 
 /// The queued tasks of a pool, and the times at which tasks need a sweep.
 ///

@@ -15,7 +15,7 @@ use super::{Lapsed, Member, NEVER, Pool, lapsed_of, record};
 use crate::{
     Allowance,
     admission::{Event, EventKind, Outcome, Overrides, QueueState, Settings, Task, TaskState},
-    events::History,
+    collections::History,
     time::Timestamp,
 };
 

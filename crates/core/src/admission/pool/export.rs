@@ -14,9 +14,11 @@ use crate::{
     Call, Cost, Ends, Listing, Reply,
     admission::{Lease, Outcome, Overrides, QueueState, Queued, Task, TaskState},
     error::Error,
-    export::{Entry, Export, Exported, Page, Parts, Source, unknown_letter},
     names::SEPARATOR,
-    persistence::{Unreadable, decode, split_part, unknown_part},
+    record::{
+        Entry, Export, Exported, Page, Parts, Source, Unreadable, decode, split_part,
+        unknown_letter, unknown_part,
+    },
     script::{self, Script},
     statuses,
     time::{Millis, Timestamp},
@@ -193,7 +195,7 @@ impl Exported for Pool {
         if head.is_some_and(|(overrides, _)| overrides != Overrides::default()) {
             Listing::Kept
         } else {
-            // The sweeper looks at the pool at once, and schedules its next look.
+            // The sweeper visits the pool immediately, and schedules its next visit.
             Listing::Held(Ends::After(Millis(0)))
         }
     }

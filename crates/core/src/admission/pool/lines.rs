@@ -9,9 +9,8 @@ use super::{
 };
 use crate::{
     admission::{Lease, Outcome, Overrides, QueueState, Queued, Task, TaskState},
-    export::{Checked, EntryLine, Text},
     names::SEPARATOR,
-    persistence::{Changes, Unreadable, decode, encode},
+    record::{Changes, Checked, EntryLine, Text, Unreadable, decode, encode},
     time::Timestamp,
 };
 
@@ -30,8 +29,8 @@ pub struct PoolLine {
 
 /// A task. The fields of the lease are 0 before the first lease.
 ///
-/// It differs from [`Task`]: the state has a name and its data lie beside it, and a task in the
-/// queue has no `forget`. In memory and in a data directory a state without data is smaller.
+/// It differs from [`Task`]: the state is a name with its data beside it, and a task in the queue
+/// has no `forget`. In memory and in a data directory a state without data is smaller.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskLine {

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::{Lapsed, Member, NEVER, Pool, bytes_of, lapsed_of};
 use crate::{
     admission::{Overrides, QueueState, Task, TaskState},
-    events::History,
-    persistence::{Changes, Recorded, Unreadable, decode, encode, split_part, unknown_part},
+    collections::History,
+    record::{Changes, Recorded, Unreadable, decode, encode, split_part, unknown_part},
     time::Timestamp,
 };
 

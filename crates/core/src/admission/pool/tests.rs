@@ -10,7 +10,7 @@ fn leased(lease: Lease, slot_end: Timestamp, forget: Timestamp) -> Task {
 }
 
 #[test]
-fn what_is_to_be_forgotten_does_not_pile_up() {
+fn forgotten_records_do_not_accumulate() {
     let mut pool = Pool::default();
     for second in 0..10_000u64 {
         let now = Timestamp(second * 1_000_000);
@@ -40,13 +40,13 @@ fn a_swept_pool_is_vacant() {
     pool.sweep(Timestamp(10), 4, &mut bin);
     assert_eq!((pool.tasks.len(), bin.len()), (6, 4), "they are dropped by whoever sweeps");
     pool.sweep(Timestamp(10), 100, &mut Bin::new());
-    let forgotten = Timestamp(10).after(crate::events::KEPT);
+    let forgotten = Timestamp(10).after(crate::collections::KEPT);
     pool.sweep(forgotten, 100, &mut Bin::new());
     assert!(pool.is_vacant(forgotten));
 }
 
 #[test]
-fn a_long_history_goes_some_at_a_time() {
+fn an_old_history_is_dropped_in_steps() {
     let (mut pool, settings) = (Pool::default(), Settings { history: 5000, ..Settings::default() });
     let member = Member::from(&b"d\x1ft"[..]);
     for time in 1..=1000 {
@@ -55,7 +55,7 @@ fn a_long_history_goes_some_at_a_time() {
         let event = Event { kind, token, attempt, outcome: None, capacity: None, time, member };
         pool.log(event, &settings);
     }
-    let lapsed = Timestamp(1000).after(crate::events::KEPT);
+    let lapsed = Timestamp(1000).after(crate::collections::KEPT);
     for _ in 0..10 {
         assert!(!pool.is_vacant(lapsed));
         assert_eq!(pool.sweep(lapsed, 100, &mut Bin::new()), 100);
@@ -64,7 +64,7 @@ fn a_long_history_goes_some_at_a_time() {
     assert!(pool.is_vacant(lapsed));
 }
 #[test]
-fn however_many_end_together_they_are_counted_and_go_some_at_a_time() {
+fn leases_that_end_together_are_counted_and_reclaimed_in_steps() {
     let mut pool = Pool::default();
     let (start, end) = (Timestamp(1), Timestamp(2));
     for task in 0..5000u64 {

@@ -1,4 +1,4 @@
-//! The cached denial of a refused key.
+//! The cached refusal of a key.
 //!
 //! The cache may answer a call only if the store would refuse it in the same way and would count
 //! nothing. A call that moves the key towards a stricter tier must reach the store: it affects the
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The maximum packed size of a cacheable rule, in bytes. Rules of policies are shared, but rules
-/// that come with calls are stored with the denial.
+/// that come with calls are stored with the refusal.
 const RULE_BYTES_MAX: usize = 1024;
 
 /// A key that was refused, and the answer it got.
@@ -79,7 +79,7 @@ impl Deniable for CheckRate {
 }
 
 impl AffectsDenials for CheckRate {
-    /// A counted call may bring another one to a stricter tier.
+    /// A counted call may bring another call to a stricter tier.
     fn effect(&self, outcome: Option<&CheckOutcome>) -> Effect {
         let has_changed = match outcome {
             Some(CheckOutcome::Decided { answer, replayed: false }) => self.has_changed(answer),
@@ -92,7 +92,7 @@ impl AffectsDenials for CheckRate {
 
 impl CheckRate {
     /// Whether the call may have changed anything on which other answers depend. A key that is
-    /// banned again within its window is not noticed here; its older cached denials say THROTTLE
+    /// banned again within its window goes unnoticed here; its older cached refusals say THROTTLE
     /// instead of BAN.
     fn has_changed(&self, answer: &Answer) -> bool {
         match answer.verdict {

@@ -1,7 +1,7 @@
 //! Evaluates one check: the limits of a rule against the usage of a key. The twin of
 //! `lua/lib/evaluate.lua`.
 //!
-//! An evaluation works on copies of the usage; a look (cost 0) drops them. A *level* is the index
+//! An evaluation works on copies of the usage; a peek (cost 0) drops them. A *level* is the index
 //! of the highest tier that the count passes with this call. A notice per tier and window makes
 //! sure that only the first call above a tier reports `crossed`.
 

@@ -1,8 +1,8 @@
 //! Export and import of a sku: its keys in Redis as entries, and back.
 //!
-//! Holds and their expiry move with the sku, so a buyer can still pay in the new store. The keys are
-//! read one after the other, and orders may change in between. The other entries are then corrected
-//! by the holds that were read ([`Exported::reconcile`]).
+//! Holds and their expiry move with the sku, so a buyer can still pay in the new store. The keys
+//! are read one after the other, and orders may change in between, so the other entries are then
+//! corrected to match the holds that were read ([`Exported::reconcile`]).
 
 use std::collections::HashMap;
 
@@ -13,9 +13,11 @@ use super::{
 use crate::{
     Call, Cost, Reply,
     error::Error,
-    export::{Entry, Export, Exported, Page, Parts, Source, unknown_letter},
     names::SEPARATOR,
-    persistence::{Unreadable, decode, split_part, unknown_part},
+    record::{
+        Entry, Export, Exported, Page, Parts, Source, Unreadable, decode, split_part,
+        unknown_letter, unknown_part,
+    },
     script::{self, Script},
     time::Timestamp,
 };
@@ -187,8 +189,7 @@ impl Exported for Sku {
         }))
     }
 
-    /// Drops orders and answers whose time has passed. Keeps expired holds: the next decision
-    /// reclaims them.
+    /// Drops expired orders and answers. Keeps expired holds: the next decision reclaims them.
     fn import(&mut self, part: &[u8], value: &[u8], now: Timestamp) -> Result<(), Unreadable> {
         match split_part(part) {
             (0, _) => self.stock = Some(decode(value)?),
@@ -228,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_of_different_instants_are_made_to_agree() {
+    fn entries_read_at_different_instants_are_reconciled() {
         let hold = |order: &str, buyer: &[u8]| {
             let member = [order.as_bytes(), b"\x1f2\x1f", buyer, b"\x1f9"].concat();
             hold_entry(Timestamp(9), &member, &Hold { quantity: 2, buyer: buyer.into() })

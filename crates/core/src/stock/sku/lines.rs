@@ -7,9 +7,8 @@ use super::{
     record::{BUYER, HOLD, ORDER, REPLAY, split_hold},
 };
 use crate::{
-    export::{Checked, EntryLine, Text},
     names::SEPARATOR,
-    persistence::{Changes, Unreadable, decode, encode},
+    record::{Changes, Checked, EntryLine, Text, Unreadable, decode, encode},
     stock::{QUANTITY_MAX, RESERVE_MAX},
     time::Timestamp,
 };
@@ -37,7 +36,7 @@ pub struct HoldLine {
     expire: Timestamp,
 }
 
-/// The reservation of an order. A held one without a hold line has lapsed.
+/// The reservation of an order. A held one without a hold line has expired.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OrderLine {
@@ -165,7 +164,8 @@ impl EntryLine for OrderLine {
         Some(self.forget.0)
     }
 
-    /// The time to forget is stored twice: in the record, and beside it in the replay cache.
+    /// When the record is forgotten is stored twice: in the record, and beside it in the replay
+    /// cache.
     fn record(&self, to: &mut Changes) -> Result<(), &'static str> {
         let (reservation, limit, forget) = (self.reservation.clone(), self.limit, self.forget);
         to.of::<Sku>(&self.sku.0);

@@ -5,7 +5,7 @@
 
 use super::Sku;
 use crate::{
-    persistence::{
+    record::{
         Changes, Recorded, Unreadable, decode, decode_number, encode, split_part, unknown_part,
     },
     time::Timestamp,
@@ -42,12 +42,12 @@ impl Recorded for Sku {
         }
     }
 
-    /// A changed hold or buyer without an entry is removed. The same change also has the head.
-    /// Otherwise a restart could read a reserved quantity that is not the sum of the holds.
+    /// A changed hold or buyer without an entry is removed. The same change also contains the head;
+    /// otherwise a restart could read a reserved quantity that is not the sum of the holds.
     fn drain(&mut self, to: &mut Changes) {
         let touched = self.touched.take();
         if !touched.is_empty() {
-            // In a sweep there is no decision whose head is compared.
+            // A sweep has no decision after which the head is compared.
             let mut head = Vec::new();
             self.head(&mut head);
             to.head(&head);

@@ -64,7 +64,7 @@ use queue::ChangeQueue;
 use state::{FailureGuard, JournalState};
 use tollgate_core::{
     error::Error,
-    persistence::Row,
+    record::Row,
     time::{Keeps, KeptClock},
 };
 use waiting::SyncWait;

@@ -2,7 +2,7 @@
 
 use std::{mem, time::Duration};
 
-use tollgate_core::{persistence::Row, time::Timestamp};
+use tollgate_core::{record::Row, time::Timestamp};
 
 /// The capacity of a buffer. Changes fill several buffers, since a growing buffer would be copied
 /// as a whole, under the lock.
@@ -187,7 +187,7 @@ impl ChangeQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_core::persistence::{Change, Changes};
+    use tollgate_core::record::{Change, Changes};
 
     #[test]
     fn what_fills_many_rows_comes_out_in_its_order() {

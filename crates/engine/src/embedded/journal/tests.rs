@@ -7,7 +7,7 @@ use super::{
     *,
 };
 use tollgate_core::{
-    persistence::Changes,
+    record::Changes,
     time::{Clock, Timestamp},
 };
 

@@ -11,7 +11,7 @@ use super::{
     FailureGuard, JournalState, LogWriter, RETRY_EVERY, WRITE_EVERY, lock,
 };
 use tollgate_core::{
-    persistence::Row,
+    record::Row,
     time::{KeptClock, monotonic},
 };
 use tollgate_telemetry::metrics;

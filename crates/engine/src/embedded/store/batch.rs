@@ -6,7 +6,7 @@ use ahash::RandomState;
 use hashbrown::{HashMap, hash_map::EntryRef};
 use redb::{ReadableTable, StorageError};
 
-use tollgate_core::persistence::Change;
+use tollgate_core::record::Change;
 
 /// The last change of each key; earlier changes of a key are dropped.
 #[derive(Debug, Default)]

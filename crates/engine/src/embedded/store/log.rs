@@ -36,7 +36,7 @@ use flate2::Crc;
 
 use super::WriteBatch;
 use tollgate_core::{
-    persistence::{Row, decode_changes},
+    record::{Row, decode_changes},
     time::Timestamp,
 };
 

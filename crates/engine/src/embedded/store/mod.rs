@@ -1,7 +1,7 @@
 //! The data directory: a redb file, the two files of the log, and a lock file that is held while a
 //! server uses the directory.
 //!
-//! The rest of the engine sees a sorted map from keys to values (`crates/core/src/persistence/` defines
+//! The rest of the engine sees a sorted map from keys to values (`crates/core/src/record/` defines
 //! both), and a write that is atomic and synced when it returns.
 //!
 //! # Two syncs for each write
@@ -37,11 +37,11 @@ pub use log::LogFile;
 use recover::{StoreProgress, current_boot};
 
 use tollgate_core::{
-    persistence::{META, Unreadable, decode, encode},
+    record::{META, Unreadable, decode, encode},
     time::Mark,
 };
 
-/// The only table: keys and values of `crates/core/src/persistence.rs`.
+/// The only table: keys and values of `crates/core/src/record.rs`.
 const ENTRIES: TableDefinition<&[u8], &[u8]> = TableDefinition::new("entries");
 /// The database file of a data directory.
 pub(super) const FILE: &str = "tollgate.redb";

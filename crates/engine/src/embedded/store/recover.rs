@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{CLOCK, ENTRIES, FileStore, LOG, OpenError, WriteBatch};
 use tollgate_core::{
-    persistence::{Change, Recorded, Unreadable, decode, split_key},
+    record::{Change, Recorded, Unreadable, decode, split_key},
     sequence::{Counter, RESERVED, above_reserved},
     time::Mark,
 };

@@ -16,7 +16,7 @@ use super::{
 use tollgate_core::{
     admission::{AdmitTask, CompleteTask, Outcome, Pool, Settings, TaskName},
     names::Name,
-    persistence::Changes,
+    record::Changes,
     time::{Clock, Millis},
 };
 

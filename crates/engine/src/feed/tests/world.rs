@@ -7,7 +7,7 @@ use crate::{budget::CallerLimits, embedded::Embedded};
 use tollgate_core::{
     Call, Reply,
     admission::Pool,
-    events::History,
+    collections::History,
     script::{self, Script},
     stages,
     time::Clock,

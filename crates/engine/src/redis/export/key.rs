@@ -1,6 +1,6 @@
 //! Builds keys, and parses them.
 
-use tollgate_core::names::push_key;
+use tollgate_core::push_key;
 
 /// Builds keys under a prefix.
 #[derive(Debug, Clone)]

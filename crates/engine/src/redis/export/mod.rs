@@ -44,7 +44,7 @@ use sources::Sources;
 use tollgate_core::{
     Decision,
     error::Error,
-    export::{Entry, Export, Exported, Page, Source},
+    record::{Entry, Export, Exported, Page, Source},
     time::{Clock, monotonic},
 };
 use unsent::Unsent;

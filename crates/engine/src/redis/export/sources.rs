@@ -12,7 +12,7 @@ use super::{
 };
 use tollgate_core::{
     State,
-    export::{Exported, Source},
+    record::{Exported, Source},
 };
 
 /// Partitions and sources, sorted.

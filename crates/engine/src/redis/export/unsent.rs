@@ -7,10 +7,7 @@ use super::{
     },
     Keyspace,
 };
-use tollgate_core::{
-    export::Import,
-    persistence::{Change, Changes, Recorded, Unreadable, split_key},
-};
+use tollgate_core::record::{Change, Changes, Import, Recorded, Unreadable, split_key};
 
 macro_rules! unsent {
     ($($name:ident: $state:ty => $decision:ty, $new:expr;)*) => {

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
-use tollgate_core::persistence::Changes;
+use tollgate_core::record::Changes;
 
 /// Two files that remain when the log is dropped.
 #[derive(Debug, Clone, Default)]
