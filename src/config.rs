@@ -61,8 +61,8 @@ use tollgate_engine::{
 };
 
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 50051);
-/// Smallest `memory_max` beside a data directory, bytes: the page cache of the data directory and
-/// some space to work.
+/// Smallest `memory_max` with a data directory, in bytes: room for the page cache of the data
+/// directory and for some work.
 const KEPT_MEMORY_MIN: u64 = 128 << 20;
 const CONNECTIONS_MAX: usize = 16_384;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -80,7 +80,7 @@ pub struct Config {
     pub engine: EngineChoice,
     /// Format and level of the log.
     pub log: LogOptions,
-    /// Maximum number of connections; further ones are closed at once.
+    /// Maximum number of connections; further ones are closed immediately.
     pub connections_max: usize,
     /// Limits on what callers can make the server hold.
     pub limits: CallerLimits,
@@ -90,7 +90,7 @@ pub struct Config {
     pub workers: usize,
     /// The limits of namespaces by glob, in order; the first match applies.
     pub namespaces: Vec<NamespaceRule>,
-    /// The number of servers that share the calls per second of a namespace.
+    /// The number of servers that share a namespace's calls per second.
     pub servers: u32,
     /// The rules of pools, rates and sequences.
     pub decisions: DecisionRules,
@@ -209,7 +209,7 @@ impl Config {
         })
     }
 
-    /// Takes the rules for a server. They stay unless [`Rules::reload`] is set.
+    /// Returns the rules for a server. They stay the same unless [`Rules::reload`] is set.
     pub fn take_rules(&mut self) -> Rules {
         Rules {
             decisions: Arc::new(CurrentRules::new(mem::take(&mut self.decisions))),
@@ -241,7 +241,7 @@ fn embedded(
     Ok(EmbeddedOptions { data_dir, memory_max })
 }
 
-/// The error for a key of the embedded engine beside the URL of a Redis.
+/// The error for a key of the embedded engine if the engine is a Redis.
 fn misplaced(key: &str, instead: &str) -> ConfigError {
     ConfigError::new(format!("{key}: applies to the embedded engine only; remove it, {instead}"))
 }
@@ -284,8 +284,8 @@ fn read_alone(path: &Path) -> Result<(String, Read), ConfigError> {
     }
 }
 
-/// Parses the text of a file. The error quotes no line, because the line may contain a password, and
-/// the path may lead to a file that is no configuration.
+/// Parses the text of a file. The error quotes no line, because the line may contain a password and
+/// the path may lead to a file that is not a configuration.
 fn parse_text(path: &Path, text: &str) -> Result<File, ConfigError> {
     toml::from_str(text).map_err(|error| {
         let reason = secret::masked(error.message());

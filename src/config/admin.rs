@@ -106,7 +106,8 @@ pub(super) fn key<'de, D: Deserializer<'de>>(d: D) -> Result<Option<AdminChoice>
 }
 
 impl AdminOptions {
-    /// Builds the options. Fails if the address is open to others and the server has no callers.
+    /// Builds the options. Fails if other machines can reach the address and the server has no
+    /// callers.
     pub(super) fn new(
         choice: Option<AdminChoice>,
         ready_when_degraded: bool,

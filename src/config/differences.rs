@@ -1,7 +1,8 @@
 //! The values of all keys of a configuration, and the differences between two of them.
 //!
-//! Values are compared as the file spells them, so another spelling of the same value is a
-//! difference. Keys that a flag or variable overrides are left out, because the file has no effect.
+//! Values are compared as the file spells them, so a different spelling of the same value is a
+//! difference. Keys that a flag or variable overrides are left out, because the file has no effect
+//! on them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,9 +37,9 @@ const OF_ONE_SERVER: [&str; 8] =
 const HASH_DIGITS: usize = 16;
 /// Keys whose values are secret.
 const SECRETS: [&str; 2] = ["token_sha256", "sentinel_password"];
-/// Stands for a secret.
+/// Replaces a secret.
 const HIDDEN: &str = "…";
-/// Stands between the path and the digest of a file.
+/// Separates the path of a file from its digest.
 const CONTENTS: &str = " (SHA-256 ";
 /// The hexadecimal digits of the digest of a file.
 const DIGEST_DIGITS: usize = 12;
@@ -126,7 +127,7 @@ impl ConfigValues {
             }
             let hidden = if key == "jwt.jwks" { "" } else { &value.hidden };
             let shown = value.shown.split(CONTENTS).next().unwrap_or_default();
-            // Digests have one length, so no two lists have the same text.
+            // Digests have the same length, so no two lists give the same text.
             shared.extend([key, shown, hidden].map(|text| digest(text.as_bytes())));
         }
         let mut hash = digest(shared.concat().as_bytes());
@@ -156,7 +157,7 @@ impl ConfigValues {
         }
     }
 
-    /// Adds the entries of a list. A list at the top has entries with identities; their order
+    /// Adds the entries of a list. The entries of a list at the top have identities; their order
     /// counts, because the first match applies.
     fn add_entries<'a>(&mut self, key: &str, entries: impl Iterator<Item = &'a Table>) {
         let is_top = !key.contains('[');
@@ -212,13 +213,13 @@ impl ConfigValues {
         let mut contents = Vec::new();
         for RuleFile { name, text } in files {
             let text = text.as_ref().unwrap_or_else(|error| error);
-            // Digests have one length, so no two folders have the same contents.
+            // Digests have the same length, so no two folders give the same contents.
             contents.extend([digest(name.as_bytes()), digest(text.as_bytes())].concat().bytes());
         }
         self.add_file(key, &format!("\"{}\"", folder.display()), &contents);
     }
 
-    /// Adds the effective values of keys, whether or not the file has them.
+    /// Adds the effective values of keys, whether or not the file contains them.
     fn add_merged(&mut self, config: &Config) {
         let drain = humantime::format_duration(config.drain_timeout);
         let format = if config.log.json { "json" } else { "text" };
@@ -245,7 +246,7 @@ pub(super) fn section_of(key: &str) -> &str {
 }
 
 /// The identity of an entry, and the keys that it consists of: its glob or name, and the glob of
-/// its namespaces. The namespace of a caller is not a part of its identity, but one of its rights.
+/// its namespaces. The namespace of a caller is not part of its identity, but one of its rights.
 fn identity(section: &str, entry: &Table) -> Option<(String, Vec<&'static str>)> {
     let text = |key: &'static str| Some((key, entry.get(key)?.as_str()?));
     let (key, name) = text("match").or_else(|| text("name"))?;

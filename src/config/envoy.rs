@@ -60,7 +60,7 @@ impl EnvoySection {
 }
 
 /// Reads all files `*.yaml` and `*.yml` of a folder, in order of name. Files whose names begin with
-/// a dot are left out: Kubernetes keeps older contents of a ConfigMap in them.
+/// a dot are left out: they contain older contents of a ConfigMap of Kubernetes.
 pub fn read_folder(folder: &Path) -> Vec<RuleFile> {
     let unread = |error: String| RuleFile { name: folder.display().to_string(), text: Err(error) };
     let entries = match fs::read_dir(folder) {
@@ -89,14 +89,14 @@ fn read(path: &Path) -> Result<String, String> {
     input_file::read_text(path).map_err(|error| format!("cannot be read: {error}"))
 }
 
-/// Checks the files of a folder, with the default settings and `merge_domains` if wanted. The error
-/// names the file. Returns the rules.
+/// Checks the files of a folder, with the default settings, and with `merge_domains` on request.
+/// The error names the file. Returns the rules.
 pub fn check_folder(folder: &Path, merge_domains: bool) -> Result<EnvoyRules, String> {
     let settings = EnvoySettings { merge_domains, ..EnvoySettings::default() };
     EnvoyRules::new(&read_folder(folder), settings)
 }
 
-/// Reads a share from 0 to 1; whole numbers are fine.
+/// Reads a fraction from 0 to 1, which may be written as a whole number.
 fn near_limit_ratio<'de, D: Deserializer<'de>>(d: D) -> Result<Option<f32>, D::Error> {
     let ratio = f32::deserialize(d)?;
     if (0.0..=1.0).contains(&ratio) {

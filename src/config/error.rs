@@ -58,7 +58,7 @@ impl ConfigError {
     }
 
     /// Adds the file and the line of the key to the error. An error about a key that is not in the
-    /// file is unchanged, unless `is_of_file`.
+    /// file stays as it is, unless `is_of_file`.
     #[must_use]
     pub(super) fn within(mut self, path: &Path, text: &str, is_of_file: bool) -> ConfigError {
         if !self.0.file.is_empty() {
@@ -127,7 +127,7 @@ fn key_at(text: &str, position: usize) -> Option<String> {
 }
 
 /// The key of a line that cannot be parsed, if it looks like a key of a configuration: the file may
-/// be something else.
+/// be something else entirely.
 fn bare_key(text: &str, line: usize) -> Option<String> {
     let (key, _) = text.lines().nth(line.checked_sub(1)?)?.split_once('=')?;
     let key = key.trim();
@@ -171,7 +171,7 @@ mod tests {
                         [[policy.limit]]\nwindow = \"1s\"\n";
 
     #[test]
-    fn the_line_of_a_key_is_known() {
+    fn the_line_of_a_key_is_found() {
         for (key, line) in [
             ("listen", Some(1)),
             ("tls.cert", Some(4)),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_at_a_position_is_known() {
+    fn the_key_at_a_position_is_found() {
         for (sign, key) in [
             ("127", "listen"),
             ("\"c\"", "tls.cert"),

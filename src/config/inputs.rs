@@ -111,7 +111,7 @@ impl FileInput {
 }
 
 impl Inputs {
-    /// Reads the files. A file that cannot be read has its error as contents. Can block.
+    /// Reads the files. A file that cannot be read has the error as its contents. Can block.
     pub(super) fn read(flags: &ServeFlags, key_sets: &KeySets) -> Inputs {
         let file = flags.config.clone().map(FileInput::read);
         let parsed = file.as_ref().and_then(|file| file.parsed.as_ref().ok());
@@ -150,7 +150,7 @@ impl Inputs {
         }
         let build = |(options, contents): &(TlsOptions, TlsContents)| {
             let built = contents.build(options.max_connection_age);
-            // The expiry of the certificate explains more than that its key does not fit.
+            // An expired certificate explains more than that its key does not match.
             let explained = |error| contents.check_validity().err().unwrap_or(error);
             built.map_err(|error| placed(ConfigError::new(explained(error)), false))
         };

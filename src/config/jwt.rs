@@ -36,7 +36,7 @@ pub(super) struct JwtSection {
     algorithms: Vec<String>,
 }
 
-/// The key set that `[jwt]` is checked with.
+/// The key set with which `[jwt]` is checked.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::config) enum KeySet<'a> {
     /// The document, or the error of reading it.
@@ -78,8 +78,8 @@ impl JwtSection {
         }
     }
 
-    /// Fails if a document is no key set. With all algorithms: the section may be wrong, and the
-    /// key set right.
+    /// Fails if a document is not a key set. Accepts all algorithms: the section may be wrong, and
+    /// the key set right.
     pub(super) fn check_document(&self, document: &[u8]) -> Result<(), String> {
         self.settings(JwtAlgorithm::all(), document).map(drop)
     }

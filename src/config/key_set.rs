@@ -1,7 +1,7 @@
 //! The key sets of `[jwt]`: read from a file, or fetched from an https URL.
 //!
-//! A URL is fetched when the configuration first names it, and later in the background. So a slow
-//! server of key sets does not delay reloads of other keys.
+//! A URL is fetched when the configuration first names it, and later in the background, so that a
+//! slow server of key sets does not delay reloads of other keys.
 
 use std::{path::PathBuf, time::Instant};
 
@@ -40,8 +40,8 @@ impl Fetched {
 }
 
 impl KeySets {
-    /// Returns the document of a section. Fetches a new URL, and repeats a failed first fetch after a
-    /// pause; that can block for 10 s. The error names the key.
+    /// Returns the document of a section. Fetches a new URL, and repeats a failed first fetch after
+    /// a pause; that can block for 10 s. The error names the key.
     pub(super) fn document(&self, section: &JwtSection) -> Result<Vec<u8>, String> {
         if !section.is_url() {
             return input_file::read(section.path()).map_err(|error| section.failed(&error));
@@ -70,7 +70,7 @@ impl KeySets {
         document
     }
 
-    /// Forgets all URLs but that of the section in use.
+    /// Forgets all URLs except that of the section in use.
     pub(super) fn keep(&self, section: Option<&JwtSection>) {
         let in_use = |it: &Fetched| section.is_some_and(|section| it.section.is_same_url(section));
         self.0.lock().retain(in_use);
@@ -81,8 +81,8 @@ impl KeySets {
         self.0.lock().iter().any(|it| it.document.is_ok() && it.is_due())
     }
 
-    /// Fetches a URL again if that is due. A document that is not usable leaves the last one in use.
-    /// Blocks for 10 s at most.
+    /// Fetches a URL again if that is due. If the new document is unusable, the last one stays in
+    /// use. Blocks for at most 10 s.
     pub(super) fn refresh(&self) {
         let due = |it: &&Fetched| it.document.is_ok() && it.is_due();
         let section = self.0.lock().iter().find(due).map(|it| it.section.clone());

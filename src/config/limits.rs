@@ -14,14 +14,14 @@ use tollgate_engine::budget::CallerLimits;
 
 /// Range of the timeouts.
 const TIMES: RangeInclusive<Millis> = Millis(100)..=Millis(600_000);
-/// Range of byte limits. The largest message must fit into the share for large messages. Bytes are
+/// Range of byte limits. The largest message must fit into the part for large messages. Bytes are
 /// permits of a semaphore, and one acquire takes a `u32`.
 const BYTES: RangeInclusive<u64> = 8 << 20..=2 << 30;
-/// Range of `unsynced_bytes`. The minimum holds a batch of tasks; the maximum fits the address
-/// space.
+/// Range of `unsynced_bytes`. The minimum is enough for a batch of tasks; the maximum fits the
+/// address space.
 const UNSYNCED: RangeInclusive<u64> = 1 << 20..=4 << 30;
 
-/// Range of `connection_bytes`. The minimum holds 1,000 connections.
+/// Range of `connection_bytes`. The minimum is enough for 1,000 connections.
 const CONNECTIONS: RangeInclusive<u64> = 16 << 20..=4 << 30;
 
 /// Reads the section. A missing key has its default. Fails if a value is out of range, or if a
@@ -30,8 +30,8 @@ pub(super) fn read<'de, D: Deserializer<'de>>(d: D) -> Result<CallerLimits, D::E
     d.deserialize_map(Section)
 }
 
-/// Reads a section with these keys, fields of [`CallerLimits`]. A row has the type of the value, the
-/// function that reads it, and its range.
+/// Reads a section with these keys, fields of [`CallerLimits`]. A row contains the type of the
+/// value, the function that reads it, and its range.
 macro_rules! section {
     ($($key:ident: $type:ty = $read:ident($range:expr);)*) => {
         #[derive(Deserialize)]
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_keys_have_defaults_and_given_ones_their_values() {
+    fn missing_keys_get_defaults_and_given_keys_their_values() {
         assert_eq!(limits(""), Ok(CallerLimits::DEFAULT));
         let text = "peer_connections = 7\nanswer_timeout = \"1s\"\nunsynced_bytes = \"1MiB\"";
         let expected = CallerLimits {

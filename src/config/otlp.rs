@@ -34,7 +34,7 @@ fn endpoint<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error>
     text(d, "otlp.endpoint", check).map(Some)
 }
 
-/// Reads a share from 0 to 1; whole numbers are fine.
+/// Reads a fraction from 0 to 1, which may be written as a whole number.
 fn sampling<'de, D: Deserializer<'de>>(d: D) -> Result<Option<f64>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "expected a number from 0 to 1")]

@@ -94,7 +94,7 @@ fn calls_max<'de, D: Deserializer<'de>>(d: D) -> Result<Option<usize>, D::Error>
     number(d, "redis.calls_max", 1..=1_000_000).map(|number| Some(number as usize))
 }
 
-/// The minimum holds the decisions of one call.
+/// The minimum is enough for the decisions of one call.
 fn queued_max<'de, D: Deserializer<'de>>(d: D) -> Result<Option<usize>, D::Error> {
     number(d, "redis.queued_max", 1_000..=1_000_000).map(|number| Some(number as usize))
 }

@@ -1,7 +1,7 @@
 //! The reload of a configuration while calls run: read and check everything, then replace it.
 //!
 //! [`Reloader::follow`] reloads on SIGHUP, and within 5 s of a change of a file. It compares the
-//! contents of files, not their times, and uses no file events. So it also notices symlinks that
+//! contents of files, not their times, and uses no file events, so it also notices symlinks that
 //! Kubernetes replaces, and changes on network file systems. ReloadConfig calls [`Reload::reload`].
 
 use std::{io, sync::Arc, time::Duration};
@@ -30,7 +30,7 @@ use tollgate_telemetry::metrics::configuration;
 /// Time between two checks for changed files.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
 /// Time limit for reading and checking the files, longer than the fetch of a key set may take. A
-/// file system that does not answer must not delay the reloads of all later files without a word.
+/// file system that does not answer must not silently delay the reloads of all later files.
 const RELOAD_TIME_MAX: Duration = Duration::from_secs(15);
 
 /// The parts of a running server that a reload replaces.
@@ -78,7 +78,8 @@ impl Reloader {
         flags.config.is_some() || flags.envoy_config.is_some() || self.parts.tls.is_some()
     }
 
-    /// Returns a future that reloads on SIGHUP, and changed files within 5 s. It never completes.
+    /// Returns a future that reloads on SIGHUP, and within 5 s of a change of the files. It never
+    /// completes.
     /// From now on SIGHUP does not end the process. Fails if the platform has no SIGHUP. Must be
     /// called in a tokio runtime.
     pub fn follow(self: Arc<Self>) -> io::Result<impl Future<Output = ()> + Send> {
@@ -91,7 +92,7 @@ impl Reloader {
                     continue;
                 }
                 let key_sets = key_sets.clone();
-                // A fetch may be slow. Checks and reloads do not wait for it.
+                // A fetch may be slow, and checks and reloads do not wait for it.
                 let _ = spawn_blocking(move || key_sets.refresh()).await;
             }
         };
@@ -114,9 +115,9 @@ impl Reloader {
         })
     }
 
-    /// Reloads the files if that was asked for, or if they have changed since the last try.
+    /// Reloads the files if asked to, or if they have changed since the last try.
     fn check(&self, is_asked: bool) {
-        // An earlier reload still reads its files. The next check reads them again.
+        // An earlier reload is still reading its files. The next check reads them again.
         let Some(mut tried) = self.tried.try_lock_for(RELOAD_TIME_MAX) else { return };
         let inputs = Inputs::read(&self.flags, &self.key_sets);
         if is_asked || tried.differs(&inputs) {
@@ -171,7 +172,7 @@ impl Reloader {
         if !at_start.is_empty() {
             return Err(ReloadError::NeedsRestart(at_start));
         }
-        // An expired certificate that is in use stops no reload.
+        // An expired certificate that is already in use stops no reload.
         if at_run_time.iter().any(|it| section_of(&it.key) == "tls") {
             inputs.check_validity().map_err(invalid)?;
         }
@@ -185,8 +186,8 @@ impl Reloader {
 
     /// Replaces the parts. Cannot fail. Returns the values that are in use now.
     ///
-    /// Certificates and callers stay if they are the same: then clients can resume their TLS
-    /// sessions, and connections need not authenticate again.
+    /// Certificates and callers stay if they are the same, so that clients can resume their TLS
+    /// sessions and connections need not authenticate again.
     fn replace(&self, loaded: LoadedConfig, differences: &[Difference]) -> ConfigValues {
         let is_changed = |sections: [&str; 2]| {
             let section = |it: &Difference| sections.contains(&section_of(&it.key));
@@ -219,14 +220,14 @@ impl Reloader {
     }
 }
 
-/// Why a reload does not end.
+/// Why a reload does not finish.
 const STUCK: &str = "its files were not read within 15 s; check the file system that holds them";
 
 fn stuck() -> ReloadError {
     ReloadError::Invalid(ConfigError::new(STUCK.to_owned()).into())
 }
 
-/// Whether a key limits what the embedded engine counts from its start on.
+/// Whether a key limits something that the embedded engine counts only from its start.
 fn is_counted(key: &str) -> bool {
     key.starts_with("namespace[")
         && [".leases_max", ".queued_max", ".bytes_max"].iter().any(|end| key.ends_with(end))

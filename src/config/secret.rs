@@ -11,7 +11,7 @@ pub const IN_ARGUMENTS: &str = "the password of --engine is in the arguments, wh
     of this machine can read (ps): give the URL as TOLLGATE_ENGINE or in the configuration file, or \
     the password in --engine-password-file";
 
-/// Words from here on may be tokens.
+/// Words of this length or longer may be tokens.
 const TOKEN_BYTES_MIN: usize = 32;
 
 /// Whether the URL of an engine contains a password.
@@ -22,7 +22,7 @@ pub fn has_password(engine: &str) -> bool {
 }
 
 /// Reads the password of an engine from a file, without the line break at its end. Fails if the
-/// engine is not a Redis, or if its URL has a password already.
+/// engine is not a Redis, or if its URL already contains a password.
 pub(super) fn read(path: &Path, engine: Option<&str>) -> Result<Password, ConfigError> {
     let failed = |reason: &dyn fmt::Display| {
         ConfigError::new(format!("engine_password_file = \"{}\": {reason}", path.display()))

@@ -9,7 +9,8 @@ use super::{ConfigError, value::length};
 use crate::server::tls::{ClientFiles, TlsFiles};
 use tollgate_core::time::Millis;
 
-/// Default of `max_connection_age` where clients have certificates: a revoked one ends by then.
+/// Default of `max_connection_age` where clients have certificates: the connection of a revoked one
+/// ends by then.
 const CLIENT_CONNECTION_AGE: Duration = Duration::from_secs(3600);
 
 /// TLS of a server.
@@ -17,7 +18,7 @@ const CLIENT_CONNECTION_AGE: Duration = Duration::from_secs(3600);
 pub struct TlsOptions {
     /// The files.
     pub files: TlsFiles,
-    /// Age at which a connection ends gracefully. `None` for no limit.
+    /// Age at which a connection is closed gracefully. `None` for no limit.
     pub max_connection_age: Option<Duration>,
 }
 

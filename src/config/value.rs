@@ -1,5 +1,5 @@
-//! Values of `tollgate.toml` that several sections have: numbers, durations, offsets, and the keys
-//! that pools, policies and sequences share.
+//! Values of `tollgate.toml` that occur in several sections: numbers, durations, offsets, and the
+//! keys that pools, policies and sequences have in common.
 
 use std::ops::RangeInclusive;
 

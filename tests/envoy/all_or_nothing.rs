@@ -75,7 +75,7 @@ async fn rules_in_shadow_mode_never_refuse(world: World) {
     assert_eq!(left(&service, &["b=1"]).await, [2], "as many as without the mode");
 }
 
-async fn all_algorithms_take_back_their_hits(world: World) {
+async fn hits_expire_under_all_algorithms(world: World) {
     let service = Service::new(world.is_redis(), RULES).await;
     let all = ["sliding=1", "bucket=1", "a=1"].map(descriptor);
     assert_eq!(service.passes(4, &all).await, 2);
@@ -252,7 +252,7 @@ async fn random_requests_agree_with_a_model(world: World) {
 on_both_engines!(
     a_refused_request_counts_nothing,
     rules_in_shadow_mode_never_refuse,
-    all_algorithms_take_back_their_hits,
+    hits_expire_under_all_algorithms,
     concurrent_requests_count_exactly,
     requests_and_names_are_bounded,
     keys_can_be_banned_and_reset,

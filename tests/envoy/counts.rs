@@ -73,7 +73,7 @@ async fn hits_of_rules(redis: bool, counting: &str, denial_cache: Millis) -> [[u
     })
 }
 
-async fn j22_hits_of_cached_refusals_are_counted_as_those_of_others(world: World) {
+async fn j22_hits_of_cached_refusals_are_counted_like_other_hits(world: World) {
     let beyond = [200, 105, 19, 80, 105];
     for (counting, plain) in [
         ("each", [200, 105, 19, 80, 0]),
@@ -90,5 +90,5 @@ async fn j22_hits_of_cached_refusals_are_counted_as_those_of_others(world: World
 
 on_both_engines!(
     j5_the_largest_limit_is_enforced,
-    j22_hits_of_cached_refusals_are_counted_as_those_of_others,
+    j22_hits_of_cached_refusals_are_counted_like_other_hits,
 );

@@ -113,7 +113,7 @@ async fn changed_files_apply_and_broken_ones_keep_the_old() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn v14_pages_answer_as_those_of_the_peer() {
+async fn v14_pages_answer_like_the_peer() {
     let folder = Folder::start(&[]).await;
     let body = r#"{"domain":"d","descriptors":[{"entries":[{"key":"b","value":"xy"}]}]}"#;
     let (status, answer) = folder.http("POST /json", "", body).await;

@@ -50,7 +50,7 @@ async fn j4_a_read_at_the_limit_is_refused_and_reports_always_count(world: World
     assert_eq!(codes(&service.ask(&[hits("none=1", 0)]).await), "x x");
 }
 
-async fn j4_descriptors_of_a_report_count_each_on_its_own(world: World) {
+async fn j4_descriptors_of_a_report_are_counted_separately(world: World) {
     let service = Service::new(world.is_redis(), RULES).await;
     // Before the request: one request, and a read of the tokens.
     let before = [descriptor("requests=1"), hits("tokens=1", 0)];
@@ -88,6 +88,6 @@ fn j4_reports_need_a_limit_that_counts_beyond_itself() {
 
 on_both_engines!(
     j4_a_read_at_the_limit_is_refused_and_reports_always_count,
-    j4_descriptors_of_a_report_count_each_on_its_own,
+    j4_descriptors_of_a_report_are_counted_separately,
     j4_a_read_at_the_limit_is_refused_with_all_or_nothing,
 );

@@ -82,7 +82,7 @@ async fn nothing_is_sent(channel: &Channel) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn v13_an_unreachable_store_is_an_error_at_once() {
+async fn v13_an_unreachable_store_is_an_error_immediately() {
     let mut outage = Outage::prepare("").await;
     outage.redis.kill();
     outage.until(is_unavailable).await;
@@ -95,7 +95,7 @@ async fn v13_an_unreachable_store_is_an_error_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn v13_a_hanging_store_is_an_error_at_once() {
+async fn v13_a_hanging_store_is_an_error_immediately() {
     let outage = Outage::prepare("").await;
     outage.redis.signal("-STOP");
     outage.until(is_unavailable).await;
@@ -107,7 +107,7 @@ async fn v13_a_hanging_store_is_an_error_at_once() {
 /// The store of the embedded engine is its data directory. A limit on the file size of the process
 /// simulates a full disk.
 #[tokio::test(flavor = "multi_thread")]
-async fn v13_a_full_disk_is_an_error_at_once() {
+async fn v13_a_full_disk_is_an_error_immediately() {
     let (rules, data, log) = (TempFolder::new(), TempFolder::new(), TempFile::new(""));
     fs::create_dir_all(rules.path()).unwrap();
     fs::write(rules.path().join("rules.yaml"), RULES.replace(": 4", ": 4000000000")).unwrap();

@@ -1,6 +1,6 @@
 //! End-to-end tests: a real gRPC client against a real server. Tests on Redis use the redis-server
 //! at `TOLLGATE_TEST_REDIS`, which `tests/run.sh` starts. Scenario ids (A1, H5, …) refer to
-//! `tests/SCENARIOS.md`. One folder for each area; `tests/support/` has the helpers.
+//! `tests/SCENARIOS.md`. Each area has a folder; `tests/support/` contains the helpers.
 
 #![allow(
     clippy::expect_used,

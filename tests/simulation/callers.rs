@@ -77,7 +77,7 @@ macro_rules! capabilities {
                 }
             }
 
-            /// Notes that a request about its part is in flight in this step.
+            /// Records that a request about its part is in flight in this step.
             pub fn mention(&mut self, request: &Request, step: u64) {
                 match request {
                     $(Request::$kind(part, ask) => {

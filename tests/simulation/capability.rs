@@ -50,7 +50,7 @@ pub trait Capability: Clone + fmt::Debug {
     fn check(&mut self, ask: &Self::Ask, answer: &Self::Answer, now: u64) -> Checked;
     /// Whether the answer certainly reports a change.
     fn is_change(answer: &Self::Answer) -> bool;
-    /// Notes that a request is in flight in this step.
+    /// Records that a request is in flight in this step.
     fn mention(&mut self, _ask: &Self::Ask, _step: u64) {}
     /// The process has lost its last changes: numbers that it had reserved are skipped.
     fn lose(&mut self) {}

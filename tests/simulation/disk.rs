@@ -1,5 +1,5 @@
-//! A simulated disk: it can be full, and its power can fail within a write. It holds a redb file and
-//! the two files of the log.
+//! A simulated disk: it can be full, and its power can fail within a write. It contains a redb file
+//! and the two files of the log.
 
 use std::{
     collections::BTreeMap,
@@ -74,7 +74,7 @@ impl Made {
         std::mem::replace(&mut self.lock().is_full, is_full)
     }
 
-    /// Lets every operation fail after this number of writes and syncs.
+    /// Makes every operation fail after this number of writes and syncs.
     pub fn fail_after(&self, operations: u32) {
         self.lock().left = Some(operations);
     }
@@ -149,7 +149,7 @@ impl LogFile for MadeLog {
         let is_full = platter.is_full;
         let log = &mut platter.logs[self.index];
         assert_eq!(log.len() as u64, offset, "a record follows the last one");
-        // A full disk takes a part of it.
+        // A full disk accepts only a part of it.
         let taken = if is_full { bytes.len() / 2 } else { bytes.len() };
         log.extend_from_slice(&bytes[..taken]);
         if is_full { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }

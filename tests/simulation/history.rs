@@ -33,7 +33,7 @@ pub enum Happened {
     Stepped(i64),
     /// The disk became full, or has space again.
     Full(bool),
-    /// The process closed in order.
+    /// The process closed in an orderly way.
     Closed,
     /// The process was killed, or its power failed.
     Ended(End),

@@ -29,7 +29,7 @@ pub fn advance(engine: &Arc<Engine>, number: u64) -> bool {
     match poll(&mut advancing) {
         Some(Ok(StockOutcome::Decided { .. })) => true,
         Some(_) => false,
-        // Decided, and waits for the disk.
+        // Decided, and waiting for the disk.
         None => true,
     }
 }

@@ -157,7 +157,7 @@ impl Key {
         }
         if !answer.is_allowed() {
             if answer.verdict == Verdict::Ban && cost == 0 {
-                // A look returns the verdict of a call, but sets no ban.
+                // A peek returns the verdict of a call, but sets no ban.
                 return holds(self.part.index == BANNING, "only a rule with bans sets bans");
             }
             if answer.verdict == Verdict::Ban {
@@ -185,7 +185,7 @@ impl Key {
 }
 
 impl Key {
-    /// The state of the key has the ban in force, and the calls of the last window.
+    /// The state of the key contains the ban in force, and the calls of the last window.
     fn got(&self, state: &KeyState, now: u64) -> Checked {
         let is_banned = now < self.banned_until;
         let until = state.ban.as_ref().map(|ban| ban.until.0);

@@ -324,7 +324,7 @@ impl World {
         self.known.push((self.mark, callers));
     }
 
-    /// Lets the journal append to its log once, and answers the calls that wait for no more.
+    /// Lets the journal append to its log once, and answers the calls that wait for nothing else.
     fn log(&mut self) {
         if self.durability != Durability::Interval
             || !mark::advance(&self.life.engine, self.mark + 1)

@@ -118,8 +118,8 @@ impl Call {
         }
     }
 
-    /// Whether the request has the name of a pool, policy, key, sequence, lock or sku, and fails if
-    /// its caller may not use it. Requests of a batch fail by themselves.
+    /// Whether the request names a pool, policy, key, sequence, lock or sku, and fails if its
+    /// caller may not use it. Requests of a batch fail individually.
     pub fn is_named(&self) -> bool {
         let others = ["ListPools", "ListPolicies", "AdmitTasks", "CompleteTasks", "RenewTasks"];
         !others.contains(&self.method) && !self.is_walk() && !self.is_of_server()

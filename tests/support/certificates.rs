@@ -139,7 +139,7 @@ impl Files {
         self.path(name).to_str().unwrap().to_owned()
     }
 
-    /// Replaces a file at once, as a deployment does.
+    /// Replaces a file atomically, as a deployment does.
     pub fn write(&self, name: &str, text: &str) {
         fs::write(self.path("new"), text).unwrap();
         fs::rename(self.path("new"), self.path(name)).unwrap();
@@ -198,7 +198,7 @@ impl TlsServer {
         format!("https://127.0.0.1:{}", self.server.port)
     }
 
-    /// A channel on a new connection. `ca` has the trusted authorities.
+    /// A channel on a new connection. `ca` contains the trusted authorities.
     pub async fn channel(&self, ca: &str, own: Option<&Leaf>) -> Result<Channel, Error> {
         let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca));
         if let Some(Leaf { cert, key }) = own {

@@ -1,4 +1,4 @@
-//! A collector of spans: the OTLP service, which keeps what it receives.
+//! A collector of spans: the OTLP service, which stores what it receives.
 
 use std::{
     sync::{Arc, Mutex},
@@ -75,7 +75,7 @@ impl Collector {
         names.filter_map(|name| text(name.value.as_ref()?.value.as_ref()?)).collect()
     }
 
-    /// Waits until a trace has so many spans. Returns them by start.
+    /// Waits until a trace has this many spans. Returns them by start.
     pub async fn trace(&self, caller: &CallerSpan, number: usize) -> Vec<Span> {
         let found = async {
             loop {

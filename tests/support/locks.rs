@@ -60,12 +60,12 @@ impl Keeper {
         self.0.clone().acquire_lock(request).await.unwrap().into_inner()
     }
 
-    /// The lease that an owner is granted at once, or holds already.
+    /// The lease that an owner is granted immediately, or already holds.
     pub async fn acquired(&self, name: &str, owner: &str) -> pb::LockLease {
         granted(&self.ask(acquire(name, owner)).await)
     }
 
-    /// The holder of a lock that `owner` does not get at once.
+    /// The holder of a lock that `owner` does not get immediately.
     pub async fn held(&self, name: &str, owner: &str) -> String {
         refused(&self.ask(acquire(name, owner)).await)
     }

@@ -16,7 +16,7 @@ impl Nodes {
         Nodes::at(&std::env::var("TOLLGATE_TEST_NODES").unwrap_or_else(|_| redis_url())).await
     }
 
-    /// Connects to the nodes at these URLs, with spaces between them.
+    /// Connects to the nodes at these URLs, which are separated by spaces.
     pub async fn at(urls: &str) -> Nodes {
         let mut nodes = Vec::new();
         for url in urls.split(' ') {

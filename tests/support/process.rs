@@ -45,12 +45,12 @@ impl Process {
     }
 }
 
-/// Held by a test that opens more than ten thousand connections: the files that a process may open
-/// suffice for one such test at a time.
+/// Locked by a test that opens more than ten thousand connections: the files that a process may
+/// open suffice for one such test at a time.
 pub static MANY_CONNECTIONS: Mutex<()> = Mutex::const_new(());
 
-/// An unused port. It lies outside the range of client sockets, so that no socket of the tests
-/// takes it.
+/// An unused port. It lies outside the range of client sockets, so that no socket of the tests uses
+/// it.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = 20_000 + (std::process::id() % 100) as u16 * 100;

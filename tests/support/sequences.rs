@@ -62,7 +62,7 @@ pub fn patient(request: pb::NextSequenceRequest) -> tonic::Request<pb::NextSeque
     request
 }
 
-/// Takes values. The error is the gRPC status.
+/// Allocates values. The error is the gRPC status.
 pub async fn try_next(
     client: &Sequences,
     request: pb::NextSequenceRequest,

@@ -118,7 +118,7 @@ impl Shop {
         response.outcome()
     }
 
-    /// The number of reservations that are held.
+    /// The number of stored holds.
     pub async fn holds(&self, sku: &str) -> u64 {
         answer(self.client.clone().get_stock(patient(get(sku))).await).holds
     }

@@ -61,7 +61,7 @@ impl Wire {
     }
 
     /// From now on requests still arrive, but no answer returns. A connection is closed at its next
-    /// answer, and a new connection at once.
+    /// answer, and a new connection immediately.
     pub fn cut(&self) {
         self.faults.cut.store(true, Ordering::SeqCst);
     }

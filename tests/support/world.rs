@@ -262,7 +262,7 @@ impl Time {
 
     pub async fn write(&self, micros: u64) {
         let Time::Redis { prefix, nodes, .. } = self else { return };
-        // One node finds the first.
+        // The first node finds the key.
         let tags = if nodes.is_one() { &CLOCKS[..1] } else { &CLOCKS };
         let writes = tags.iter().map(|tag| {
             let mut set = redis::cmd("SET");
@@ -324,7 +324,7 @@ pub async fn redis_engine_at(url: &str, nodes: Nodes) -> (Arc<Engine>, Time) {
 /// An engine with this key prefix and clock.
 fn engine_of(url: &str, prefix: String, now: Arc<AtomicU64>) -> Arc<Engine> {
     let clock = Some(STEPPED.to_owned());
-    // The machine may stand still for a while; only the deadline of a call ends it.
+    // The machine may stall for a while; only the deadline of a call ends it.
     let (key_prefix, answer_timeout) = (prefix, Duration::from_secs(60));
     let options = RedisOptions { clock, key_prefix, answer_timeout, ..RedisOptions::new(url) };
     let redis = Redis::new(&options).unwrap().with_clock(Clock::Stepped(now));

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_script_is_small_and_nothing_is_loaded_from_elsewhere() {
+    fn the_script_is_small_and_loads_nothing_from_elsewhere() {
         assert!(SCRIPT.len() < 30 * 1024, "{}", SCRIPT.len());
         for text in [STYLE, SCRIPT] {
             assert!(!text.contains("http://") && !text.contains("https://"));

@@ -6,7 +6,7 @@ use askama::filters::HtmlSafe;
 
 use super::history::{STEP, STEPS};
 
-/// The size in the units of its coordinates. The style stretches it to the size of its place.
+/// The size in the units of its coordinates. The style stretches it to fill its element.
 const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 100.0;
 
@@ -101,7 +101,7 @@ fn nice(largest: f64) -> f64 {
     steps.into_iter().find(|step| *step >= largest).unwrap_or(largest)
 }
 
-/// A number of at most four characters, as long as it is below a million.
+/// A number of at most four characters, if it is below a million.
 fn number(value: f64) -> String {
     match value {
         value if value >= 1e6 => format!("{:.1}M", value / 1e6),

@@ -20,8 +20,8 @@ pub(super) fn get<'a>(headers: &'a HeaderMap, name: &'a str) -> Option<&'a str> 
     all(headers, name).next()
 }
 
-/// All values of a cookie: other programs on this host can set one of the same name. Cookies that are
-/// no text are ignored.
+/// All values of a cookie, since other programs on this host can set one of the same name. Cookies
+/// that are not text are ignored.
 pub(super) fn all<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &'a str> {
     let all = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes);
     let pairs = all.flat_map(|cookies| cookies.split(|byte| *byte == b';'));
@@ -29,7 +29,7 @@ pub(super) fn all<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<It
     texts.filter_map(move |pair| pair.trim().strip_prefix(name)?.strip_prefix('='))
 }
 
-/// Sets a cookie for some seconds; 0 removes it. `value` has only letters, digits and `%`.
+/// Sets a cookie for some seconds; 0 removes it. `value` may contain only letters, digits and `%`.
 pub(super) fn set(name: &str, value: &str, seconds: u64) -> Option<HeaderValue> {
     HeaderValue::try_from(format!("{name}={value}; Max-Age={seconds}; {ATTRIBUTES}")).ok()
 }

@@ -1,7 +1,7 @@
-//! The last events of pools and policies that pages show.
+//! The last events of pools and policies, for the pages that show them.
 //!
-//! A feed watches its pool or policy from the oldest stored event on, as a gRPC caller does. It ends
-//! when no page has read it for a while, or when its reader loses the right to it.
+//! A feed watches its pool or policy from the oldest stored event on, as a gRPC caller does. It
+//! ends when no page has read it for a while, or when its reader loses the right to it.
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -15,7 +15,7 @@ impl FormFields {
         FormFields(form_urlencoded::parse(text).into_owned().collect())
     }
 
-    /// Reads the body of a form. `None` if it is too long or breaks off.
+    /// Reads the body of a form. `None` if it is too long or incomplete.
     pub(super) async fn read(body: Incoming) -> Option<FormFields> {
         let body = Limited::new(body, FORM_BYTES_MAX).collect().await.ok()?;
         Some(FormFields::parse(&body.to_bytes()))

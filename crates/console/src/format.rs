@@ -64,7 +64,7 @@ pub(super) fn count(number: u64) -> String {
     text
 }
 
-/// A share in percent, rounded down, so that 100 means all; at most 100.
+/// A fraction in percent, rounded down, so that 100 means all; at most 100.
 pub(super) fn percent(part: u64, all: u64) -> u64 {
     match all {
         0 => 0,

@@ -15,12 +15,13 @@ pub(super) const STEP: u64 = 5;
 /// The number of steps: 15 minutes.
 pub(super) const STEPS: usize = 180;
 
-/// The number of the current step since the start of the machine.
+/// The number of the current step since the machine started.
 pub(super) fn step_now() -> u32 {
     (coarse().as_secs() / STEP) as u32
 }
 
-/// The time until the middle of the next step. Who sleeps so long again and again misses no step.
+/// The time until the middle of the next step. A task that sleeps this long each time misses no
+/// step.
 pub(super) fn next_step() -> Duration {
     let step = Duration::from_secs(STEP);
     let passed = Duration::from_nanos((coarse().as_nanos() % step.as_nanos()) as u64);

@@ -135,7 +135,7 @@ struct LoginTemplate<'a> {
     error: Option<&'a str>,
 }
 
-/// The page that takes a token.
+/// The page that asks for a token.
 pub(super) fn login(next: &str, error: Option<&str>) -> Result<String, Problem> {
     Ok(LoginTemplate { style: assets::style(), next, error }.render()?)
 }

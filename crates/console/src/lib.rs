@@ -6,17 +6,18 @@
 //!
 //! # Add a page
 //! 1. `pages/NAME.rs`: `load` returns a [`page::ConsolePage`] of parts, each rendered by a template
-//!    in `templates/`. A part is `live` if its numbers change, else `fixed`. A form is `fixed`, or
-//!    in a `<details class="act">`: the script replaces no part with an open one.
+//!    in `templates/`. A part is `live` if its numbers change, otherwise `fixed`. A form is
+//!    `fixed`, or    in a `<details class="act">`: the script replaces no part with an open one.
 //! 2. If the page has actions: `act` reads the [`fields::FormFields`] of the form, calls a service,
 //!    and returns the message for the user. The form is sent to the URL of its page, and its button
 //!    is shown only if `visit.may(…)`. The check of the call itself decides.
 //! 3. `pages.rs`: a row in `PAGES`. A page about one thing has its name in the query:
 //!    `/pool?name=ar%3A1`, which `visit.name()` returns and `visit::encoded` writes.
-//! 4. Times, ages and numbers are [`format`]'s; charts are [`chart`]'s. askama escapes all else.
+//! 4. Times, ages and numbers come from [`format`], charts from [`chart`]. askama escapes
+//!    everything else.
 //!
-//! On `?` the status of a call becomes a [`page::Problem`], such as a missing right. While the store is
-//! unreachable, the page keeps the last rendering of its parts.
+//! With `?` the status of a call becomes a [`page::Problem`], such as a missing right. While the
+//! store is unreachable, the page keeps the last rendering of its parts.
 
 mod assets;
 mod chart;
@@ -150,7 +151,7 @@ impl Console {
                 return answer::refusal(StatusCode::FORBIDDEN, reason);
             }
             // The session is checked before the body is read. A login has none yet, and a logout
-            // may come after its end.
+            // may come after the session has ended.
             Method::POST
                 if !["/login", "/logout"].contains(&head.uri.path())
                     && !self.has_session(&head.headers) =>

@@ -1,8 +1,8 @@
 //! Live pages: all watchers of a page with the same rights share one rendering.
 //!
-//! A page with watchers is rendered once a second, every two seconds beside 200 such pages, and less
-//! often if that would take more than a twentieth of the time. Its parts are sent when they change.
-//! The last rendering of a page is kept for the time that the store is unreachable.
+//! A page with watchers is rendered once a second, or every two seconds if there are 200 such
+//! pages, and less often if that would take more than a twentieth of the time. Its parts are sent
+//! when they change. The last rendering of a page is kept in case the store becomes unreachable.
 
 use std::{collections::HashMap, iter, sync::Arc, time::Duration};
 
@@ -18,13 +18,13 @@ use super::{
 };
 use tollgate_core::time::{Timestamp, monotonic};
 
-/// The most streams of a server.
+/// Maximum number of streams of a server.
 const STREAMS_MAX: usize = 500;
-/// The most pages that are rendered each second.
+/// Maximum number of pages that are rendered each second.
 const PAGES_MAX: usize = 200;
 /// The usual length of an event without its contents.
 const EVENT_BYTES: usize = 64;
-/// The most pages whose last rendering is kept.
+/// Maximum number of pages whose last rendering is kept.
 const KEPT_MAX: usize = 64;
 /// The minimum time between two renderings of a page, and the same for each page with watchers.
 const EVERY: Duration = Duration::from_secs(1);
@@ -74,8 +74,8 @@ impl Default for LivePages {
 #[derive(Debug)]
 struct WatchedPage {
     sender: watch::Sender<PartsNow>,
-    /// Whether the next rendering is published although nothing changed, for a new watcher. Its page
-    /// may be newer than the last rendering, because it shows an action.
+    /// Whether the next rendering is published although nothing changed, for a new watcher. Its
+    /// page may be newer than the last rendering, because it shows the result of an action.
     is_due: bool,
     _share: HeldShare,
 }
@@ -105,8 +105,8 @@ pub(super) struct Watching {
 }
 
 impl LivePages {
-    /// Watches a page. Fails if the maximum of streams or of live pages, or the caller's share of it,
-    /// is reached.
+    /// Watches a page. Fails if the maximum of streams or of live pages is reached, or the caller's
+    /// quota of it.
     pub(super) fn watch(&self, visit: Visit) -> Result<Watching, ShareRefused> {
         let (id, holder) = (PageId::of(&visit), visit.holder());
         let stream = self.streams.take(&holder)?;
@@ -158,7 +158,7 @@ impl LivePages {
             watched.remove(id);
             return false;
         }
-        // Without a change the parts are replaced, too: one copy of them is in memory.
+        // Without a change the parts are replaced, too, so that only one copy of them is in memory.
         sender.send_if_modified(|sent| {
             sent.clone_from(parts);
             std::mem::take(is_due) || parts.has_changed()
@@ -166,7 +166,7 @@ impl LivePages {
         true
     }
 
-    /// Stores a rendering for the time that the store is unreachable.
+    /// Keeps a rendering in case the store becomes unreachable.
     pub(super) fn keep(&self, id: &PageId, page: &Arc<ConsolePage>, now: Timestamp) {
         let mut kept = self.kept.lock();
         if kept.len() >= KEPT_MAX && !kept.contains_key(id) {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_are_no_changes() {
+    fn changed_ages_are_not_sent() {
         let age = |moment, text| format!("<p><time datetime=\"{moment}\">{text}</time> ago</p>");
         assert!(are_same(&age(1, "3 s"), &age(1, "4 s")));
         assert!(!are_same(&age(1, "3 s"), &age(2, "3 s")));

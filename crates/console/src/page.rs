@@ -45,7 +45,7 @@ pub(super) enum Problem {
     Store(String),
     /// A limit is reached.
     Busy(String),
-    /// There is no such page or thing.
+    /// There is no such page or object.
     Absent(String),
     /// A field of the form is wrong.
     Invalid(String),

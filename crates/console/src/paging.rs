@@ -17,8 +17,8 @@ pub(super) struct Paging {
 impl HtmlSafe for Paging {}
 
 impl Paging {
-    /// The links on the page with the token `current`, which is empty on the first page, as `next` is
-    /// on the last one. `url` returns the URL of the page with a token.
+    /// The links on the page with the token `current`, which is empty on the first page; `next` is
+    /// empty on the last one. `url` returns the URL of the page with a token.
     pub(super) fn new(
         of: &'static str,
         current: &str,

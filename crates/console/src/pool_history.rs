@@ -1,7 +1,7 @@
 //! The usage of pools in the last 15 minutes.
 //!
-//! It has two sources. Once a visitor has opened the console, the server samples the pools with series
-//! (`[metrics] pools`) in each step. Pages note every other pool that they show.
+//! It has two sources. Once a visitor has opened the console, the server samples the pools with
+//! series (`[metrics] pools`) in each step. Pages record every other pool that they show.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -24,7 +24,7 @@ const AGE_MAX: u32 = STEPS as u32;
 /// The usage of a pool in a step: the largest numbers seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct PoolStep {
-    /// The number of the step since the start of the machine.
+    /// The number of the step since the machine started.
     at: u32,
     pub(super) in_use: u32,
     pub(super) capacity: u32,
@@ -69,13 +69,13 @@ impl Default for PoolHistory {
 }
 
 impl PoolHistory {
-    /// Notes the usage that a page shows. Does nothing if the maximum of pools, or the share of the
-    /// caller, is reached.
+    /// Records the usage that a page shows. Does nothing if the maximum of pools, or the quota of
+    /// the caller, is reached.
     pub(super) fn note(&self, holder: &Holder, pool: &Name, usage: PoolStep) {
         self.note_at(UsageSource::Page(holder), pool, usage, step_now());
     }
 
-    /// Notes a sample. If all places are taken, it takes that of a pool that only pages showed.
+    /// Records a sample. If no space is left, it replaces a pool that only pages showed.
     pub(super) fn sample(&self, pool: &Name, usage: PoolStep) {
         self.note_at(UsageSource::Sample, pool, usage, step_now());
     }
@@ -102,7 +102,7 @@ impl PoolHistory {
         }
     }
 
-    /// Finds a place for a further pool. Removes pools without a recent step, at most once in a step.
+    /// Makes space for a further pool. Removes pools without a recent step, at most once in a step.
     fn place(&self, pools: &mut KnownPools, source: UsageSource<'_>, at: u32) -> Option<HeldShare> {
         let holder = match source {
             UsageSource::Page(holder) => holder,
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_pools_is_bounded_and_a_caller_has_a_share() {
+    fn the_number_of_pools_is_bounded_in_total_and_by_caller() {
         let history = PoolHistory::default();
         let [greedy, other] = ["greedy", "other"].map(|name| Some(name.into()));
         fill(&history, UsageSource::Page(&greedy), "greedy");
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn sampled_pools_take_the_places_of_others() {
+    fn sampled_pools_replace_others() {
         let history = PoolHistory::default();
         fill(&history, OPEN, "shown");
         fill(&history, UsageSource::Sample, "sampled");

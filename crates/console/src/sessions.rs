@@ -14,7 +14,8 @@ use tollgate_telemetry::coarse;
 
 /// How long a session lasts.
 pub(super) const AGE_MAX: Duration = Duration::from_secs(8 * 3600);
-/// The most sessions; a further one ends the oldest, at its share the oldest of its caller.
+/// Maximum number of sessions. A further one ends the oldest; at the quota of its caller, the
+/// oldest of that caller.
 const SESSIONS_MAX: usize = 1_000;
 /// Bytes of an id.
 const ID_BYTES: usize = 16;
@@ -101,7 +102,8 @@ impl Sessions {
         Some(id)
     }
 
-    /// Ends the oldest session of a caller, or of all if it has none. Returns the share for another.
+    /// Ends the oldest session of a caller, or of all if the caller has none. Returns a slot for
+    /// another.
     fn replaced(&self, sessions: &mut ById, caller: &Holder) -> Option<HeldShare> {
         let own = sessions.iter().filter(|(_, (_, share))| share.is_of(caller));
         let oldest = oldest(own).or_else(|| oldest(sessions.iter()))?;

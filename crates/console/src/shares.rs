@@ -1,7 +1,7 @@
 //! Maxima that the callers of a server share.
 //!
-//! A caller holds at most as many as stay free for the others, so at most half of a maximum. On a server
-//! without callers all visitors have the same rights, and there is no share.
+//! A caller holds at most as many as stay free for the others, so at most half of a maximum. On a
+//! server without callers all visitors have the same rights, and there are no quotas.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -21,14 +21,14 @@ pub(super) struct SharedMaximum {
 
 type HeldByCaller = HashMap<Holder, usize>;
 
-/// One of a maximum, until it is dropped.
+/// One of the maximum, until it is dropped.
 #[derive(Debug)]
 pub(super) struct HeldShare {
     holder: Holder,
     held: Arc<Mutex<HeldByCaller>>,
 }
 
-/// Why a holder gets no further share.
+/// Why a caller gets no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ShareRefused {
     /// The maximum is reached.
@@ -38,12 +38,12 @@ pub(super) enum ShareRefused {
 }
 
 impl SharedMaximum {
-    /// A maximum of `max` things; `what` names them in messages, in the plural.
+    /// A maximum of `max`; `what` names them in messages, in the plural.
     pub(super) fn new(max: usize, what: &'static str) -> SharedMaximum {
         SharedMaximum { max, what, held: Arc::default() }
     }
 
-    /// Takes one. Fails if none is free, or if the caller holds as many as are free.
+    /// Acquires one. Fails if none is free, or if the caller holds as many as are free.
     pub(super) fn take(&self, holder: &Holder) -> Result<HeldShare, ShareRefused> {
         let SharedMaximum { max, what, .. } = *self;
         let mut held = self.held.lock();
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(refused.to_string(), text);
         let others = take_all(&shares, &other);
         assert_eq!(others.len(), 3);
-        // What the caller gives back is free for both.
+        // What the caller returns is free for both.
         held.truncate(2);
         assert_eq!(take_all(&shares, &greedy).len(), 3);
         drop((held, others));

@@ -14,8 +14,8 @@ use super::{
 };
 use tollgate_core::names::Namespace;
 
-/// Sign-ins in progress. Further ones are refused at once. A wrong token is answered after a second,
-/// so at most this many wrong tokens a second can be tried.
+/// Maximum number of sign-ins in progress; further ones are refused immediately. A wrong token is
+/// answered after a second, so at most this many wrong tokens a second can be tried.
 static TRIES: Semaphore = Semaphore::const_new(4);
 const WRONG_TOKEN_TIME: Duration = Duration::from_secs(1);
 
@@ -47,7 +47,7 @@ fn login_form(status: StatusCode, next: &str, error: Option<&str>) -> Response<P
 }
 
 impl Console {
-    /// The page that takes a token.
+    /// The page that asks for a token.
     pub(super) fn login_page(&self, head: &Parts) -> Response<PageBody> {
         if self.services.is_open() {
             return answer::redirect("/", None);
@@ -69,7 +69,7 @@ impl Console {
                 let error = "too many wrong tokens at the moment; try again in a second";
                 return login_form(StatusCode::TOO_MANY_REQUESTS, next, Some(error));
             };
-            // The permit is held for the whole time, also if the visitor hangs up.
+            // The permit is held for the whole time, even if the visitor hangs up.
             let held = tokio::spawn(async move {
                 sleep(WRONG_TOKEN_TIME).await;
                 drop(permit);

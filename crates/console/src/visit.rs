@@ -1,4 +1,4 @@
-//! A visit of a page: who visits, which page, and the services for them.
+//! A visit of a page: who visits, which page, and the services for the visitor.
 
 use std::{fmt, pin::Pin, sync::Arc};
 
@@ -119,7 +119,7 @@ impl Visit {
         &self.query
     }
 
-    /// The holder of what the visit opens.
+    /// The caller to whose quota counts what the visit opens.
     pub(super) fn holder(&self) -> Holder {
         self.caller.as_ref().map(|caller| caller.name.clone())
     }

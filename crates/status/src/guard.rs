@@ -20,8 +20,9 @@ pub fn is_loopback_host(headers: &HeaderMap) -> bool {
         || address(name).is_some_and(|address| address.is_loopback())
 }
 
-/// Whether `Host` is no name that another site can have: an address, a name without a dot, or a name
-/// in a reserved domain, such as a service of Kubernetes. Programs may omit it; browsers never do.
+/// Whether `Host` is a name that no other site can have: an address, a name without a dot, or a
+/// name in a reserved domain, such as a service of Kubernetes. Programs may omit it; browsers never
+/// do.
 pub fn is_private_host(headers: &HeaderMap) -> bool {
     if !headers.contains_key(HOST) {
         return true;
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_of_this_machine_are_known() {
+    fn loopback_hosts_are_recognized() {
         for good in ["localhost", "LOCALHOST:50052", "127.0.0.1:1", "127.9.9.9", "[::1]:50052"] {
             assert!(is_loopback_host(&headers(&[(&HOST, good)])), "{good}");
         }
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_no_other_site_can_have_are_known() {
+    fn hosts_that_no_other_site_can_have_are_accepted() {
         for good in [
             "localhost:50052",
             "127.0.0.1",
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_of_other_sites_are_known() {
+    fn forms_of_other_sites_are_recognized() {
         let host = (&HOST, "localhost:50052");
         for (pairs, is_same) in [
             (vec![], false),

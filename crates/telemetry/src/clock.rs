@@ -11,7 +11,7 @@ pub fn coarse() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
-/// The same for systems without a coarse clock: the time since the first call.
+/// The same on systems without a coarse clock: the time since the first call.
 #[cfg(not(target_os = "linux"))]
 pub fn coarse() -> Duration {
     use std::sync::OnceLock;

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::clock::coarse;
 
-/// A limit on one kind of line. After suppressed lines, the next line has their number.
+/// A limit on one kind of line. After suppressed lines, the next line reports their number.
 #[derive(Debug)]
 pub struct LinePace {
     lines_max: u32,

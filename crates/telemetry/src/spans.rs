@@ -1,8 +1,8 @@
 //! Spans of sampled calls, independent of any tracing library.
 //!
 //! `grpc` starts a [`CallSpan`] for a sampled call and makes it current while the call runs. An
-//! engine asks for the [`current`] calls and records the spans of its own work as their children.
-//! A [`Recorder`] takes finished spans, and `server` exports them. Other calls have no span.
+//! engine asks for the [`current`] calls and records the spans of its own work as their children. A
+//! [`Recorder`] receives finished spans, and `server` exports them. Other calls have no span.
 
 mod current;
 
@@ -89,9 +89,9 @@ pub struct Span {
     pub failure: Option<Cow<'static, str>>,
 }
 
-/// Takes the spans that have ended. It must not block.
+/// Receives the spans that have ended. It must not block.
 pub trait Recorder: fmt::Debug + Send + Sync {
-    /// Takes a span. If it cannot, it drops and counts the span.
+    /// Receives a span. If it cannot store the span, it drops and counts it.
     fn record(&self, span: Span);
 }
 
@@ -149,8 +149,8 @@ pub struct BatchSpans {
 }
 
 impl BatchSpans {
-    /// Starts the spans of a batch. `items` has the calls of each item. Returns `None` if no call of
-    /// the batch is sampled; that costs only a pass over the items.
+    /// Starts the spans of a batch. `items` yields the calls of each item. Returns `None` if no
+    /// call of the batch is sampled; that costs only a pass over the items.
     pub fn start<'a>(
         items: impl ExactSizeIterator<Item = Option<&'a Calls>>,
     ) -> Option<BatchSpans> {
@@ -158,7 +158,7 @@ impl BatchSpans {
         let mut calls: Vec<CallSpan> = Vec::new();
         let mut last: Option<&Calls> = None;
         for item in items.flatten() {
-            // The items of one call, and those that were combined, are neighbours.
+            // Calls of one item, and calls that were combined, are neighbours.
             if !last.is_some_and(|last| Arc::ptr_eq(last, item)) {
                 calls.extend_from_slice(item);
             }

@@ -29,7 +29,7 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// The start of a text, at most so many bytes.
+/// The start of a text, at most this many bytes.
 pub fn start(text: &str, most: usize) -> &str {
     let ends = (0..=most.min(text.len())).rev();
     let end = ends.into_iter().find(|end| text.is_char_boundary(*end));
@@ -89,7 +89,7 @@ fn escaped_but(
     Cow::Owned(escaped)
 }
 
-/// Whether a character acts on a terminal or changes how its neighbours read.
+/// Whether a character acts on a terminal or changes how its neighbours are read.
 fn misleads(char: char) -> bool {
     char.is_control()
         || matches!(char,
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_lengths_read_well() {
+    fn numbers_and_durations_are_readable() {
         let numbers = [0, 999, 1000, 1_234_567].map(grouped);
         assert_eq!(numbers, ["0", "999", "1,000", "1,234,567"]);
         let lengths = [57, 12_345, 1_500_000].map(|micros| length(Duration::from_micros(micros)));
@@ -117,12 +117,12 @@ mod tests {
     }
 
     #[test]
-    fn the_start_of_a_text_ends_with_a_character() {
+    fn text_is_cut_between_characters() {
         assert_eq!([0, 1, 2, 3, 9].map(|most| start("aéb", most)), ["", "a", "a", "aé", "aéb"]);
     }
 
     #[test]
-    fn h18_what_a_terminal_obeys_or_nobody_sees_is_written_out() {
+    fn h18_control_and_invisible_characters_are_escaped() {
         assert!(matches!(escaped("camera-1 é 温度 🚪"), Cow::Borrowed(_)));
         let hostile = "a\u{202e}b\u{2028}c\u{200b}d\u{1b}[2Je\u{9b}f\u{feff}g\u{e0041}\nh\u{7f}";
         let plain = "a\\u{202e}b\\u{2028}c\\u{200b}d\\u{1b}[2Je\\u{9b}f\\u{feff}g\\u{e0041}";

@@ -17,7 +17,7 @@ fn differences(old: &str, new: &str) -> (Vec<String>, Vec<String>) {
 }
 
 #[test]
-fn entries_are_known_by_their_names_and_their_order_counts() {
+fn entries_are_identified_by_name_and_their_order_counts() {
     let (a, b) = ("[[pool]]\nmatch = \"a\"\ncapacity = 1\n", "[[pool]]\nmatch = \"b\"\n");
     let (found, _) = differences(&format!("{a}{b}"), &format!("{b}{a}"));
     assert_eq!(found, ["pool: old = \"a\", \"b\", new = \"b\", \"a\""]);
@@ -54,7 +54,7 @@ fn secrets_are_compared_and_not_shown() {
 }
 
 #[test]
-fn keys_of_the_start_need_a_restart() {
+fn keys_read_at_start_need_a_restart() {
     for text in ["workers = 2", "[redis]\nkey_prefix = \"x\"", "x = 1"] {
         let (applies, needs_restart) = differences("", text);
         assert_eq!((applies.len(), needs_restart.len()), (0, 1), "{text}");

@@ -26,7 +26,7 @@ async fn the_status_names_version_engine_and_configuration() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_without_a_token_refuse_hosts_that_another_site_can_have() {
+async fn pages_without_a_token_reject_hosts_that_another_site_can_have() {
     let server = AdminServer::start(&[]).await;
     let get = async |path: &str, host: &str| {
         exchange(server.port, format!("GET {path} HTTP/1.1\r\n{host}\r\n").as_bytes()).await
@@ -70,7 +70,7 @@ async fn a_server_without_its_store_is_alive_and_not_ready() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_servers_share_a_machine_although_the_default_port_is_taken() {
-    // Whoever has the default port, this test or another program: the server starts.
+    // The server starts whoever has the default port, this test or another program.
     let _taken = tokio::net::TcpListener::bind("127.0.0.1:50052").await;
     let mut command = tollgate(&["serve", "--listen", "127.0.0.1:0"]);
     command.env_remove("TOLLGATE_ADMIN");
@@ -87,7 +87,7 @@ async fn an_explicit_address_that_is_taken_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_of_others_requires_callers_and_their_tokens() {
+async fn an_address_that_others_can_reach_requires_callers_and_their_tokens() {
     let admin = format!("0.0.0.0:{}", free_port());
     let ended = run(&["serve", "--listen", "127.0.0.1:0", "--admin", &admin]).await;
     let errors = String::from_utf8_lossy(&ended.stderr).into_owned();
@@ -100,8 +100,8 @@ async fn an_address_of_others_requires_callers_and_their_tokens() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_of_an_open_address_are_shown_to_callers_that_may_read_everything() {
-    // Listens on all addresses of a network namespace with loopback only, or on any: the test asks
-    // by loopback.
+    // Listens on all addresses of a network namespace that has loopback only, or on all addresses
+    // of the machine: the test connects over loopback.
     let files = Files::new(&Authority::new("ours").server());
     let token = |number: u8| format!("{:0>43}", number);
     let caller = |number: u8, more: &str| {
@@ -178,7 +178,7 @@ async fn get_or_closed(port: u16) -> u16 {
     get(port, "/livez", "").await.0
 }
 
-/// Connections that never complete a request: the number of a listener, and more.
+/// Connections that never complete a request: as many as the listener accepts, and more.
 async fn silent_connections(port: u16, request: &[u8]) -> Vec<TcpStream> {
     let mut all = Vec::new();
     for _ in 0..600 {

@@ -23,7 +23,7 @@ async fn site() -> (OwnRedis, AdminServer, Client) {
     (redis, server, client)
 }
 
-/// Has Redis refuse all writes, or accept them.
+/// Makes Redis refuse all writes, or accept them.
 async fn refuse(redis: &OwnRedis, refuse: bool) {
     let most = if refuse { "1" } else { "0" };
     redis.command(&["CONFIG", "SET", "maxmemory", most]).await.unwrap();
@@ -45,20 +45,20 @@ async fn is_refused(client: &Client, device: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn j20_a_refused_write_ends_readiness_at_once() {
+async fn j20_a_refused_write_ends_readiness_immediately() {
     let (redis, server, client) = site().await;
     assert_eq!(ready(&server).await, 200);
     refuse(&redis, true).await;
     assert!(is_refused(&client, "d").await);
     refuse(&redis, false).await;
-    // Later writes succeed. The server does not wait until a probe is refused, too.
+    // Later writes succeed. The server does not wait for a probe to be refused, too.
     assert_eq!(ready(&server).await, 503);
     eventually("the server is ready again", async || ready(&server).await == 200).await;
     assert!(!is_refused(&client, "d").await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn j20_writes_that_hover_at_the_limit_are_no_recovery() {
+async fn j20_writes_that_hover_at_the_limit_do_not_count_as_recovery() {
     let (redis, server, client) = site().await;
     let mut answers = Vec::new();
     for round in 0..6 {

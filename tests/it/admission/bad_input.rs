@@ -185,7 +185,7 @@ async fn every_bad_field_is_named_and_nothing_is_written(world: World) {
                 calls += 1;
             }
         }
-        // All fields bad at once.
+        // All fields bad in one request.
         let message: Vec<_> = fields.iter().map(|field| (field.number, &field.bad[0])).collect();
         let status = call(&world, method, encode(&message)).await.unwrap_err();
         let all = fields.iter().map(|field| field.name.to_owned()).collect();

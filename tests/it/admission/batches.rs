@@ -239,7 +239,7 @@ async fn expired_leases_make_room_for_a_batch(world: World) {
     assert_eq!(world.in_use("p").await, 1000);
 }
 
-async fn a_name_outside_those_of_the_caller(redis: bool) {
+async fn a_name_outside_the_rights_of_the_caller(redis: bool) {
     let token = Token::new();
     let config = format!(
         "[[caller]]\nname = \"backend\"\ntoken_sha256 = [\"{}\"]\nallow = [\"use\"]\n\
@@ -262,12 +262,12 @@ async fn a_name_outside_those_of_the_caller(redis: bool) {
 
 mod named {
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_name_outside_those_of_the_caller_fails_alone_embedded() {
-        super::a_name_outside_those_of_the_caller(false).await;
+    async fn a_name_outside_the_rights_of_the_caller_fails_alone_embedded() {
+        super::a_name_outside_the_rights_of_the_caller(false).await;
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_name_outside_those_of_the_caller_fails_alone_redis() {
-        super::a_name_outside_those_of_the_caller(true).await;
+    async fn a_name_outside_the_rights_of_the_caller_fails_alone_redis() {
+        super::a_name_outside_the_rights_of_the_caller(true).await;
     }
 }

@@ -200,7 +200,7 @@ async fn a_lease_that_ended_before_the_failover_is_not_registered_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failover_long_ago_holds_no_pool() {
+async fn a_failover_long_ago_puts_no_pool_on_hold() {
     let config = HOLD.replace("60s", "200ms").replace("5s", "0s");
     let world = World::with_rules(true, configured(&config)).await;
     world.admit("p", "d0", "t").await;

@@ -15,13 +15,13 @@ const RETENTION: Duration = Duration::from_secs(3600);
 
 on_both_engines! {
     a_lease_carries_its_times_on_the_engines_clock,
-    every_answer_says_how_long_a_lease_still_runs,
+    every_answer_contains_the_time_left_of_a_lease,
     an_empty_task_answers_no_task,
     a_paused_pool_admits_no_task_and_lets_running_tasks_finish,
     a_failed_task_is_completed_too,
     a_stale_token_neither_completes_nor_renews,
     a_task_admitted_again_after_its_lease_gets_a_new_token,
-    within_the_grace_a_task_takes_its_own_slot_again,
+    within_the_grace_a_task_reuses_its_own_slot,
     results_and_leases_are_forgotten_after_the_retention,
     eviction_frees_the_slot_and_a_later_result_is_late,
     renewal_counts_from_now_and_may_shorten,
@@ -42,7 +42,7 @@ async fn a_lease_carries_its_times_on_the_engines_clock(world: World) {
     assert_eq!(world.admit("p", "d2", "t").await.lease.unwrap().fencing_token, START + 1);
 }
 
-async fn every_answer_says_how_long_a_lease_still_runs(world: World) {
+async fn every_answer_contains_the_time_left_of_a_lease(world: World) {
     let grace = pb::ConfigurePoolRequest { expiry_grace: Some(duration(SECOND)), ..configure("p") };
     world.configure(grace).await;
     let granted = world.admit("p", "d", "t").await.lease.unwrap();
@@ -127,7 +127,7 @@ async fn a_task_admitted_again_after_its_lease_gets_a_new_token(world: World) {
     assert_eq!(again.usage.unwrap().in_use, 1);
 }
 
-async fn within_the_grace_a_task_takes_its_own_slot_again(world: World) {
+async fn within_the_grace_a_task_reuses_its_own_slot(world: World) {
     let grace = Some(duration(30 * SECOND));
     let settings =
         pb::ConfigurePoolRequest { expiry_grace: grace, capacity: Some(1), ..configure("p") };

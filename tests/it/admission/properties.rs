@@ -247,12 +247,12 @@ fn check(redis: bool, cases: u32) {
 }
 
 #[test]
-fn any_history_holds_on_the_embedded_engine() {
+fn invariants_survive_any_history_on_the_embedded_engine() {
     check(false, 1000);
 }
 
 #[test]
-fn any_history_holds_on_redis() {
+fn invariants_survive_any_history_on_redis() {
     check(true, 150);
 }
 

@@ -45,7 +45,7 @@ pub async fn fill(world: &World, pool: &str, devices: std::ops::Range<u32>) {
     }
 }
 
-/// Runs `callers` callers at once, each with `each` devices. Returns the number of admitted
+/// Runs `callers` concurrent callers, each with `each` devices. Returns the number of admitted
 /// devices.
 async fn race(world: &World, pool: &str, callers: u32, each: u32) -> usize {
     let mut tasks = Vec::new();
@@ -136,7 +136,7 @@ async fn a4_with_grace_an_ended_lease_keeps_its_slot(world: World) {
     fill(&world, "p", 0..60).await;
     world.advance(LEASE + 29 * SECOND).await;
     assert_eq!(decision(&world.admit("p", "other", "t").await), AdmitDecision::Full);
-    // A late result frees its own slot at once; a renewal revives the lease.
+    // A late result frees its own slot immediately; a renewal revives the lease.
     let late = world.complete("p", "d0", "t").await;
     assert_eq!((late.verdict(), late.usage.unwrap().in_use), (CompleteVerdict::Late, 59));
     assert_eq!(world.renew("p", "d1", "t").await.verdict(), RenewVerdict::Renewed);
@@ -223,7 +223,7 @@ async fn a18_retry_after_of_refused_devices_is_spread_after_the_first_lease_end(
 async fn a20_ten_thousand_leases_lapse_together(world: World) {
     const LEASES: u32 = 10_000;
     world.configure(capacity("p", LEASES)).await;
-    // Another server counts as the sweeping one, so only the calls below remove ended leases.
+    // Another server counts as the sweeper, so only the calls below remove ended leases.
     world.tamper(&["SET", "{}:{index:admission}:sweeper", "another server"]).await;
     let admitted = race(&world, "p", 20, LEASES / 20).await;
     assert_eq!(admitted, LEASES as usize);

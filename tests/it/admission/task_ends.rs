@@ -143,7 +143,7 @@ async fn the_end_of_the_last_attempt_is_listed(world: World) {
         }
         assert_eq!(last_ends(&world, state).await, ends);
     }
-    // The attempt before stays the last one until the next dispatch.
+    // The previous attempt stays the last one until the next dispatch.
     for device in devices {
         assert_eq!(world.requeue("p", device, "t").await, RequeueVerdict::Requeued);
     }

@@ -157,7 +157,7 @@ async fn a_device_out_of_attempts_waits_for_its_slot(world: World) {
     world.client.clone().configure_pool(grace).await.unwrap();
     world.enqueue("p", &[("d", "a"), ("d", "b")]).await;
     let first = world.report("p", "d").await.unwrap();
-    // Within the grace the task takes its own slot again.
+    // Within the grace the task gets its own slot again.
     world.outlive().await;
     let second = world.report("p", "d").await.unwrap();
     assert_eq!((second.attempt, second.replayed), (2, false));

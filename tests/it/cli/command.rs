@@ -302,7 +302,7 @@ async fn flags_override_the_environment_and_the_environment_overrides_the_file()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_log_is_json_on_demand_and_shows_refusals_at_debug_only() {
+async fn the_log_is_json_on_request_and_shows_refusals_at_debug_only() {
     for (level, refusals) in [("debug", 2), ("info", 0)] {
         let log = TempFile::new("");
         let port = free_port();

@@ -132,7 +132,7 @@ const LARGE: &str = "--devices 2000 --capacity 60 --report-interval 1s --lease 2
     --task-duration 300ms..1s --silent 10% --late 10% --duplicates 5% --crashes 5% \
     --duration 8s --seed 1";
 
-/// Runs the fleet against a server, then takes all slots once.
+/// Runs the fleet against a server, then acquires all slots once.
 async fn two_thousand_devices(server: Server) {
     let mut command = tollgate(&["fleet", "--server", &server.address()]);
     command.args(LARGE.split_whitespace()).stderr(Stdio::null()).stdout(Stdio::piped());

@@ -27,7 +27,7 @@ async fn output(mut command: Command) -> Output {
     tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap()
 }
 
-/// Takes numbers. Returns standard output; standard error must be empty.
+/// Allocates numbers. Returns standard output; standard error must be empty.
 async fn next(server: &Server, arguments: &str) -> String {
     let output = output(command(&server.address(), arguments)).await;
     let (stdout, stderr) = (text(output.stdout), text(output.stderr));
@@ -35,7 +35,7 @@ async fn next(server: &Server, arguments: &str) -> String {
     stdout
 }
 
-/// Takes no numbers. Returns standard error; standard output must be empty.
+/// Allocates no numbers. Returns standard error; standard output must be empty.
 async fn refused(server: &str, arguments: &str, code: i32) -> String {
     let output = output(command(server, arguments)).await;
     let (stdout, stderr) = (text(output.stdout), text(output.stderr));

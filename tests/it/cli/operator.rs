@@ -19,7 +19,7 @@ async fn ends(server: &Server, words: &[&str]) -> (Option<i32>, String, String) 
     (status.code(), text(stdout), text(stderr))
 }
 
-/// Runs a command that succeeds without a word on standard error. Returns its output.
+/// Runs a command that must succeed and print nothing on standard error. Returns its output.
 async fn prints(server: &Server, words: &[&str]) -> String {
     let (code, stdout, stderr) = ends(server, words).await;
     assert_eq!((code, &*stderr), (Some(0), ""), "{words:?}: {stdout}");

@@ -95,7 +95,7 @@ async fn a_sale_from_the_shell() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hold_lapses_and_is_paid_late() {
+async fn a_hold_expires_and_is_paid_late() {
     let server = Server::start(&[]).await;
     answered(&server, "set tv 1").await;
     answered(&server, "reserve tv order-1 --hold 100ms").await;

@@ -1,4 +1,4 @@
-//! The charts of pools: the server samples pools with series, pages note the others.
+//! The charts of pools: the server samples pools with series, pages record the others.
 
 use std::time::Duration;
 

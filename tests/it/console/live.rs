@@ -110,7 +110,7 @@ async fn a_live_page_ends_with_its_session_or_token() {
     server.inner.reload().await;
     streams[0].until(|text| text.contains("event: ended")).await;
     streams[1].until(|text| text.contains("event: ended")).await;
-    // The page of the other session goes on, although both share it.
+    // The page of the other session continues, although both share it.
     let after = streams[2].until(|text| text.contains("data: configuration")).await;
     assert!(!after.contains("event: ended"), "{after}");
 }

@@ -29,7 +29,7 @@ async fn a_caller_opens_at_most_half_of_the_live_pages() {
     let is_refused = |reply: &Reply| reply.status == 503 && reply.body.trim_end() == refused;
     let reply = server.get("/live/pools?prefix=more", &greedy).await;
     assert!(is_refused(&reply), "{reply:?}");
-    // Another namespace has other pages, and the same share.
+    // Another namespace has other pages, but the same quota.
     assert_eq!(server.post("/namespace", &greedy, "namespace=acme").await.status, 303);
     let reply = server.get("/live/pools?prefix=0", &greedy).await;
     assert!(is_refused(&reply), "{reply:?}");

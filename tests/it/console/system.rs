@@ -12,7 +12,7 @@ async fn a_reload_shows_its_differences_first() {
         server.get("/reload", "").await.body.contains("The files match the configuration in use")
     );
     let files = &server.inner.files;
-    // A change that only ReloadConfig applies at once.
+    // A change that only ReloadConfig applies immediately.
     let change = |capacity: &str| {
         let text =
             format!("log_format = \"json\"\n[[pool]]\nmatch = \"ar:*\"\ncapacity = {capacity}\n");

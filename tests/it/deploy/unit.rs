@@ -23,13 +23,13 @@ fn values(setting: &str) -> Vec<String> {
 
 /// 2.0 or less: systemd calls that "OK". The setting of `--threshold` counts tenths.
 #[test]
-fn the_unit_exposes_little() {
+fn the_unit_is_sandboxed() {
     let Some(analyze) = tool("systemd-analyze") else { return };
     succeed(Command::new(analyze).args(["security", "--offline=true", "--threshold=20", UNIT]));
 }
 
 #[test]
-fn the_unit_gives_what_the_server_needs() {
+fn the_unit_grants_what_the_server_needs() {
     let limit: u64 = values("LimitNOFILE")[0].parse().unwrap();
     let configuration: toml::Table = text("deploy/tollgate.toml").parse().unwrap();
     let connections = configuration["connections_max"].as_integer().unwrap() as u64;

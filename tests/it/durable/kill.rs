@@ -129,7 +129,7 @@ async fn take_serial(shop: &Shop, book: &Mutex<Book>) {
     }
 }
 
-/// Takes one or two steps with a new item. Records attempts and acknowledgements.
+/// Runs one or two steps with a new item. Records attempts and acknowledgements.
 async fn play(shop: &Shop, book: &Mutex<Book>, mut item: Item) {
     let steps = rand::rng().random_range(1..=2);
     for _ in 0..steps {

@@ -180,7 +180,7 @@ async fn a_returned_token_is_never_returned_again_after_a_loss() {
 
 /// The system clock is a day ahead at the second start, and right at the third.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_set_forward_is_believed_and_never_taken_back() {
+async fn a_clock_set_forward_is_believed_and_never_reversed() {
     let folder = TempFolder::new();
     let first = Kept::open(&folder, START);
     let held = lease(first.acquire("one", Millis::from_secs(60)).await);
@@ -200,7 +200,7 @@ async fn a_clock_set_forward_is_believed_and_never_taken_back() {
 /// Under `none`, with a system clock that is right or set back by up to 1.5 s. A synced lease
 /// ends on time by the system clock, and lost tokens and stamps are not returned again.
 #[tokio::test]
-async fn h20_a_kill_moves_no_time_and_repeats_no_token_or_stamp() {
+async fn h20_a_kill_shifts_no_time_and_repeats_no_token_or_timestamp() {
     for back in [0, 500_000, 1_500_000] {
         let folder = TempFolder::new();
         let open = |at: u64| {

@@ -53,7 +53,7 @@ async fn a_batch_of_a_hundred_takes_four_script_calls() {
     while client.configure_pool(capacity("p", 1000)).await.is_err() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // Loads the scripts, and notes the pool in the index.
+    // Loads the scripts, and registers the pool in the index.
     admit_all(&mut client, admits("p", 200)).await;
     client.complete_tasks(completes("p", 1)).await.unwrap();
     reset(&redis).await;
@@ -208,7 +208,7 @@ async fn requests_above_a_limit_of_the_namespace_fail_alone_redis() {
 async fn a_batch_counts_as_its_requests() {
     let limits = "[[namespace]]\nmatch = \"\"\ncalls_per_second = 10\n";
     let world = World::with_rules(false, configured(limits)).await;
-    // The first batch takes the calls of 100 seconds.
+    // The first batch uses up the calls of 100 seconds.
     for _ in 0..40 {
         let request = patient(admits("p", 1000));
         if let Err(refused) = world.client.clone().admit_tasks(request).await {

@@ -1,5 +1,5 @@
 //! The denial cache: a storm of refused calls costs Redis almost nothing. A change through the same
-//! server is visible at once, a change through another server within the bound.
+//! server is visible immediately, a change through another server within the bound.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ async fn remember(world: &World, pool: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slot_freed_by_this_server_is_granted_at_once() {
+async fn a_slot_freed_by_this_server_is_granted_immediately() {
     let world = world().await;
     world.admit("p", "holder", "t").await;
     remember(&world, "p").await;
@@ -79,7 +79,7 @@ async fn a_full_pool_is_asked_again_when_the_first_lease_can_end() {
     let usage = cached.usage.unwrap();
     assert_eq!((usage.capacity, usage.in_use, usage.available), (1, 1, 0));
     waits.push(length(cached.retry_after));
-    // The rest of the lease, and a spread of at most an eighth of it.
+    // The time left of the lease, and a spread of at most an eighth of it.
     assert!((1001..1130).contains(&waits[1].as_millis()), "{waits:?}");
     world.advance(Duration::from_millis(1000)).await;
     assert_eq!(admitted(&world.admit("p", "b", "t").await), None);
@@ -137,7 +137,7 @@ async fn a_waiter_is_admitted_in_spite_of_the_denial_cache() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_denial_is_cached_when_disabled_or_on_the_embedded_engine() {
+async fn no_refusal_is_cached_when_disabled_or_on_the_embedded_engine() {
     let off = "[[pool]]\nmatch = \"*\"\ncapacity = 1\ndenial_cache = \"0s\"\n\
                [[policy]]\nname = \"off\"\nlimit = [{ max = 0, window = \"1h\" }]\n\
                denial_cache = \"0s\"\n";
@@ -155,7 +155,7 @@ async fn no_denial_is_cached_when_disabled_or_on_the_embedded_engine() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_throttled_key_is_refused_from_the_cache_until_its_time_or_a_reset() {
+async fn a_throttled_key_is_refused_from_the_cache_until_its_retry_time_or_a_reset() {
     let world = world().await;
     let ask = async || world.ask(under("k", "long")).await;
     assert!(ask().await.allowed);

@@ -318,9 +318,9 @@ async fn a_listing_covers_all_nodes_of_a_cluster() {
     }
 }
 
-/// Another process of Redis orders its keys in another way.
+/// Another process of Redis orders its keys differently.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_listing_goes_on_after_a_restart_of_redis() {
+async fn a_listing_continues_after_a_restart_of_redis() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let url = format!("redis://127.0.0.1:{}", redis.port);

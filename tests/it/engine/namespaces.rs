@@ -1,4 +1,4 @@
-//! Namespaces share an engine, and nothing else: callers of several namespaces take random
+//! Namespaces share an engine, and nothing else: callers of several namespaces make random
 //! decisions on the same names, and each sees exactly what it would see alone.
 
 use std::time::Duration;

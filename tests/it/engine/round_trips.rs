@@ -36,14 +36,14 @@ pub async fn reset(redis: &OwnRedis) {
     redis.command(&["CONFIG", "RESETSTAT"]).await.unwrap();
 }
 
-/// Like [`all_calls`], for a Redis whose sweeper is held, without the background calls of servers.
-/// A request for the sweeper is an EVALSHA, a TYPE and a GET. A probe is an EVALSHA, a TIME, a GET,
-/// a PSETEX and at least one INFO.
+/// Like [`all_calls`], for a Redis whose sweeper is another server, without the background calls of
+/// servers. A request for the sweeper is an EVALSHA, a TYPE and a GET. A probe is an EVALSHA, a
+/// TIME, a GET, a PSETEX and at least one INFO.
 pub async fn calls(redis: &OwnRedis) -> BTreeMap<String, u64> {
     let mut stats = all_calls(redis).await;
     let probes = stats.remove("psetex").unwrap_or(0);
     let count = |command: &str| stats.get(command).copied().unwrap_or(0);
-    // The script that notes a ban calls TYPE, too, but not GET.
+    // The script that enters a ban into the index calls TYPE, too, but not GET.
     let asked = count("type").min(count("get").saturating_sub(probes));
     for (command, others) in
         [("evalsha", asked + probes), ("get", asked + probes), ("time", probes)]
@@ -64,7 +64,7 @@ async fn a_decision_is_one_evalsha_and_nothing_else() {
     let config = TempFile::new("[[pool]]\nmatch = \"*\"\ndenial_cache = \"0s\"\n");
     let server = Server::start(&["--engine", &redis.url(), "--config", config.path()]).await;
     let mut client = server.client().await;
-    // Loads the scripts, opens the connections, and notes the pool in the index.
+    // Loads the scripts, opens the connections, and registers the pool in the index.
     let warm = async |client: &mut crate::support::world::Client, pool: &str| {
         client.configure_pool(capacity(pool, 60)).await?;
         client.admit_task(admit(pool, "d", "t")).await?;
@@ -109,7 +109,7 @@ async fn a_decision_is_one_evalsha_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_checks_are_one_round_trip() {
+async fn a_hundred_checks_take_one_round_trip() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     redis.hold_sweeper().await;
@@ -138,7 +138,7 @@ async fn a_hundred_checks_are_one_round_trip() {
     assert!(counted.get("get").is_none_or(|gets| *gets <= 50), "{counted:?}");
     assert_eq!(counted.get("set"), Some(&1010), "{counted:?}");
 
-    // A hundred bans are noted in the index together, too.
+    // A hundred bans are entered into the index together, too.
     let mut bans = rule.clone();
     bans.tiers = vec![tier(1, pb::TierAction::Ban, &[minute])];
     reset(&redis).await;

@@ -14,7 +14,7 @@ async fn status(server: &Server) -> GetStatusResponse {
     client.get_status(GetStatusRequest {}).await.unwrap().into_inner()
 }
 
-/// Waits until a server counts so many servers; 0 for an unknown number.
+/// Waits until a server counts this many servers; 0 for an unknown number.
 async fn counts(server: &Server, servers: u32) {
     let what = format!("{servers} servers");
     eventually(&what, async || status(server).await.servers == servers).await;
@@ -46,7 +46,7 @@ mod redis {
     async fn servers_with_the_same_key_prefix_are_counted() {
         let prefix = format!("servers-{}", std::process::id());
         let ours = TempFile::new(&format!("redis.key_prefix = '{prefix}'"));
-        // Its channel begins as ours do.
+        // Its channel begins like those of Tollgate.
         let theirs = TempFile::new(&format!("redis.key_prefix = '{prefix}:hints:other'"));
         let url = redis_url();
         let start = async |config: &TempFile| {

@@ -54,7 +54,7 @@ async fn a_server_finds_the_primary_through_sentinels() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_s_nodes_share_the_pools() {
+async fn nodes_of_a_cluster_share_the_pools() {
     let farm = Cluster::start().await;
     let server = Server::start(&["--engine", &farm.url()]).await;
     works(&server).await;
@@ -88,7 +88,7 @@ async fn a_unix_socket_a_user_a_database_and_a_prefix() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tls_with_an_authority_and_a_certificate_of_our_own() {
+async fn tls_with_a_private_authority_and_a_client_certificate() {
     let mut redis = OwnRedis::prepare();
     let (ca, key, cert) = (redis.path("ca.pem"), redis.path("key.pem"), redis.path("cert.pem"));
     let (ca_key, request) = (redis.path("ca.key"), redis.path("request.pem"));

@@ -229,7 +229,7 @@ fn short(pool: &str, device: &str) -> pb::AdmitTaskRequest {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_of_thousands_of_ended_leases_come_soon_without_a_call() {
+async fn events_of_thousands_of_ended_leases_appear_soon_without_a_call() {
     let config = TempFile::new("[[pool]]\nmatch = \"*\"\ncapacity = 10000\n");
     let mut redis = OwnRedis::prepare();
     redis.start().await;

@@ -44,8 +44,8 @@ fn system() -> u64 {
     Clock::system().now().0
 }
 
-/// A slot, a lock, a hold and a rate window that are taken. Each field has the earliest and the
-/// latest time of the end, in µs; `tokens` are the fencing tokens of the slot and the lock.
+/// A slot, a lock, a hold and a rate window in use. Each field contains the earliest and the latest
+/// time of the end, in µs; `tokens` are the fencing tokens of the slot and the lock.
 struct Taken {
     task: [u64; 2],
     lock: [u64; 2],
@@ -100,9 +100,9 @@ async fn take(shop: &Shop) -> Taken {
     Taken { task, lock, hold, window, tokens }
 }
 
-/// Repeats a request for something that is taken, until it is granted. Panics if it is granted
-/// before its earliest end or refused more than [`SLACK`] after its latest end. Returns the number
-/// of refusals before the earliest end.
+/// Repeats a request for something in use, until it is granted. Panics if it is granted before its
+/// earliest end or refused more than [`SLACK`] after its latest end. Returns the number of refusals
+/// before the earliest end.
 async fn end_on_time(what: &str, ends: [u64; 2], ask: impl AsyncFn() -> bool) -> usize {
     let [earliest, latest] = ends;
     let mut refused = 0;
@@ -135,8 +135,8 @@ async fn h20_synced_leases_end_on_time_after_a_kill() {
     panic!("in each round every lease had ended before the restart was complete");
 }
 
-/// Takes something of each kind, kills the server and starts it again. Returns whether something
-/// was still taken after the restart.
+/// Acquires something of each kind, kills the server and starts it again. Returns whether something
+/// was still in use after the restart.
 async fn kill_while_taken() -> bool {
     let folder = TempFolder::new();
     let arguments = ["--data-dir", folder.text(), "--durability", "interval"];

@@ -196,7 +196,7 @@ fn noise(seed: u64, length: usize) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h17_large_gzip_messages_of_one_connection_take_turns() {
+async fn h17_large_gzip_messages_of_one_connection_are_inflated_one_at_a_time() {
     let file = TempFile::new("[limits]\nmessage_timeout = \"60s\"\n");
     let server = Server::start(&["--config", file.path()]).await;
     let peer = Peer::of(&server).await;

@@ -93,7 +93,7 @@ async fn attack(name: &str, connections: usize, bytes: Vec<u8>) {
     let bystander = Bystander::start(&server.address()).await;
     let run = async {
         let open = flood(&server, connections, [opening(), bytes].concat()).await;
-        // The server has dealt with it when its memory has stopped to grow.
+        // The server has dealt with it when its memory has stopped growing.
         let (end, mut most, mut same) = (monotonic() + PATIENCE, 0, 0);
         while same < 10 {
             let now = resident(&server);

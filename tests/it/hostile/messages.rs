@@ -29,7 +29,7 @@ const CHECKS: &str = "/tollgate.v1.RateService/CheckRates";
 const CHECK: &str = "/tollgate.v1.RateService/CheckRate";
 pub const MIB: usize = 1 << 20;
 
-/// A protobuf field that holds `inside`, repeated `times` times.
+/// A protobuf field that contains `inside`, repeated `times` times.
 pub fn field(tag: u8, inside: &[u8], times: usize) -> Vec<u8> {
     let mut one = vec![tag << 3 | 2];
     prost::encoding::encode_varint(inside.len() as u64, &mut one);
@@ -48,7 +48,7 @@ pub fn framed(is_compressed: bool, message: &[u8]) -> Bytes {
     [&[u8::from(is_compressed)][..], &length, message].concat().into()
 }
 
-/// A connection that sends any bytes as messages.
+/// A connection that sends arbitrary bytes as messages.
 #[derive(Clone)]
 pub struct Peer(SendRequest<Bytes>, u16);
 
@@ -108,7 +108,7 @@ impl Begun {
         while !message.is_empty() {
             body.reserve_capacity(message.len());
             let capacity = std::future::poll_fn(|cx| body.poll_capacity(cx)).await;
-            // The server may have answered already, and takes no more data.
+            // The server may already have answered, and accepts no more data.
             let Some(Ok(capacity)) = capacity else { break };
             let part = message.split_to(capacity.min(message.len()));
             if body.send_data(part, message.is_empty()).is_err() {

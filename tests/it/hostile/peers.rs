@@ -118,7 +118,7 @@ async fn are_refused(peer: &Peer) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h3_a_peer_with_many_connections_leaves_others_their_share() {
+async fn h3_a_peer_with_many_connections_leaves_capacity_to_others() {
     let file = TempFile::new("[limits]\nmessage_timeout = \"600s\"\nanswer_timeout = \"600s\"\n");
     let server = Server::start(&["--config", file.path()]).await;
     let tasks = (0..1_000).map(|task| queued(&format!("{:200}", "d"), &format!("{task:0200}")));

@@ -33,7 +33,7 @@ const PATHS: [&str; 6] = [
 
 type Headers<'a> = &'a [(&'static str, &'static str)];
 
-/// A connection that sends any headers.
+/// A connection that sends arbitrary headers.
 struct Peer(SendRequest<Bytes>, u16);
 
 /// The answer to a call: `headers` include the trailers.
@@ -70,7 +70,7 @@ impl Peer {
         let message = [&[0][..], &(message.len() as u32).to_be_bytes(), &message].concat();
         let mut send = self.0.clone().ready().await.unwrap();
         let (answer, mut body) = send.send_request(request.body(()).unwrap(), false).unwrap();
-        // A server that has answered already may not take the message.
+        // A server that has already answered may not accept the message.
         let _ = body.send_data(message.into(), true);
         let (head, mut body) = timeout(PATIENCE, answer).await.unwrap().unwrap().into_parts();
         let mut text = Vec::new();

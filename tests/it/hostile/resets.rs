@@ -20,7 +20,7 @@ use crate::support::{
 const ADMIT: &str = "/tollgate.v1.AdmissionService/AdmitTask";
 const WATCH: &str = "/tollgate.v1.AdmissionService/WatchPool";
 
-/// Frames of calls that are each sent and cancelled at once.
+/// Frames of calls that are each sent and cancelled immediately.
 fn cancelled(wire: &mut Wire, calls: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..calls {

@@ -19,7 +19,7 @@ use crate::support::{
 
 /// Number of connections of the attacker.
 const CONNECTIONS: usize = 250;
-/// Keepalive needs 40 s to find that a peer has vanished.
+/// Keepalive needs 40 s to detect that a peer has vanished.
 const PATIENCE: Duration = Duration::from_secs(90);
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 /// The start of a TLS handshake: the first bytes of a ClientHello in a record of 512 bytes.

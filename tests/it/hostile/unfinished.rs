@@ -137,7 +137,7 @@ async fn h2_messages_that_lack_a_byte_are_bounded_and_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h2_large_messages_of_one_connection_take_turns() {
+async fn h2_large_messages_of_one_connection_are_received_one_at_a_time() {
     let server = Server::start(&[]).await;
     let client = server.client().await;
     let mut calls = Vec::new();

@@ -52,7 +52,7 @@ fn patient_admit(device: &str) -> pb::AdmitTaskRequest {
     pb::AdmitTaskRequest { max_wait: Some(seconds(30.0)), ..admit("p", device, "t") }
 }
 
-/// Has a task wait for the only slot of the pool, and gives it the slot.
+/// Makes a task wait for the only slot of the pool, and gives it the slot.
 async fn granted_task(world: &World, wire: &mut Wire) -> u32 {
     world.configure(capacity("p", 1)).await;
     world.admit("p", "first", "t").await;
@@ -116,8 +116,8 @@ async fn j7_a_lock_whose_connection_closes_before_its_answer_is_free(world: Worl
     eventually("the lock is free", async || is_free(&world).await).await;
 }
 
-/// Waits until the server has taken back what it takes back because of earlier resets: the lease
-/// of a further call is given back after theirs.
+/// Waits until the server has revoked what earlier resets require: the lease of a further call is
+/// revoked after theirs.
 async fn taken_back(world: &World) {
     let mut wire = deaf(world).await;
     let keeper = Keeper::of(world);
@@ -176,7 +176,7 @@ async fn j7_a_lease_that_was_renewed_stays(world: World) {
 
 /// Redis has executed the grants, and its answers are on their way when the calls are cancelled.
 #[tokio::test(flavor = "multi_thread")]
-async fn j7_a_grant_in_flight_when_its_call_is_cancelled_is_taken_back() {
+async fn j7_a_grant_in_flight_when_its_call_is_cancelled_is_revoked() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let proxy = Proxy::to(redis.port).await;

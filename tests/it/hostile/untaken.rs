@@ -113,7 +113,7 @@ async fn h3_a_client_that_reads_nothing_is_bounded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h3_listings_of_one_connection_take_turns() {
+async fn h3_listings_of_one_connection_are_answered_one_at_a_time() {
     let server = Server::start(&[]).await;
     let mut client = server.client().await;
     let page = fill(&mut client).await;

@@ -102,7 +102,7 @@ impl Site {
         })
     }
 
-    /// Takes a lease that must be granted at once.
+    /// Acquires a lease that must be granted immediately.
     async fn hold(&self, kind: Kind, name: &str, who: &str, lease: f64) -> Granted {
         granted(self.ask(kind, name, who, 0.0, lease)).await
     }

@@ -1,5 +1,5 @@
 //! A client that writes HTTP/2 frames byte by byte. It can do what libraries prevent: keep windows
-//! closed, leave messages unfinished, reset streams at once.
+//! closed, leave messages unfinished, reset streams immediately.
 
 use std::{
     sync::{
@@ -74,7 +74,7 @@ impl Wire {
         Wire::over(TcpStream::connect(("127.0.0.1", port)).await.unwrap(), settings).await
     }
 
-    /// The same over a connection that exists.
+    /// The same over an existing connection.
     pub async fn over(
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         settings: &[(u16, u32)],

@@ -39,7 +39,7 @@ async fn compete(keepers: Vec<Keeper>, rounds: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_at_a_time_holds_the_lock_through_two_servers() {
+async fn the_lock_has_one_holder_across_two_servers() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let one = Server::start(&["--engine", &redis.url()]).await;
@@ -55,7 +55,7 @@ async fn one_at_a_time_holds_the_lock_through_two_servers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_at_a_time_holds_the_embedded_lock() {
+async fn the_embedded_lock_has_one_holder() {
     let server = Server::start(&[]).await;
     compete(vec![Keeper::to(&server).await; 20], 20).await;
 }

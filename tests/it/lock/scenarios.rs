@@ -97,7 +97,7 @@ async fn d9_a_stalled_holder_has_the_smaller_token(world: World) {
     world.advance(Duration::from_secs(1)).await;
     let next = locks.acquired("l", "b").await;
     assert!(next.fencing_token > stalled.fencing_token);
-    // The stalled holder learns of it when it renews.
+    // The stalled holder learns that it lost the lock when it renews.
     assert_eq!(locks.renewed(renew("l", "a")).await, None);
 }
 

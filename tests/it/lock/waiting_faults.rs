@@ -23,7 +23,7 @@ async fn two_servers(redis: &OwnRedis) -> [(Server, Keeper); 2] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiters_of_two_servers_are_served_in_one_order() {
+async fn waiters_of_two_servers_are_served_in_order_of_arrival() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let servers = two_servers(&redis).await;

@@ -178,7 +178,7 @@ async fn unknown_policies_are_not_found(world: World) {
 }
 
 #[test]
-fn a_wrong_policy_is_named_with_its_key() {
+fn errors_of_a_wrong_policy_name_its_key() {
     let policy = |rest: &str| format!("[[policy]]\nname = \"p\"\n{rest}\n");
     let cases = [
         ("[[policy]]\nname = \"\"\n".to_owned(), "policy[0].name"),

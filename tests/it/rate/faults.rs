@@ -196,8 +196,8 @@ async fn many_bad_fields_get_a_short_answer(world: World) {
         let status = world.rates.clone().check_rate(check("k", &rule)).await.unwrap_err();
         assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
     }
-    // The answer has as many violations as fit into the headers that clients accept, and counts the
-    // rest.
+    // The answer contains as many violations as fit into the headers that clients accept, and
+    // counts the rest.
     let empty = pb::CheckRateRequest::default();
     let checks = pb::CheckRatesRequest { checks: vec![empty; 100] };
     let status = world.rates.clone().check_rates(checks).await.unwrap_err();

@@ -195,21 +195,21 @@ fn check(redis: bool, cases: u32, changing: bool) {
 }
 
 #[test]
-fn any_history_of_rates_holds_on_the_embedded_engine() {
+fn invariants_of_rates_survive_any_history_on_the_embedded_engine() {
     check(false, 2000, false);
 }
 
 #[test]
-fn any_history_of_rates_holds_on_redis() {
+fn invariants_of_rates_survive_any_history_on_redis() {
     check(true, 60, false);
 }
 
 #[test]
-fn waits_hold_under_changing_limits_on_the_embedded_engine() {
+fn waits_are_exact_under_changing_limits_on_the_embedded_engine() {
     check(false, 2000, true);
 }
 
 #[test]
-fn waits_hold_under_changing_limits_on_redis() {
+fn waits_are_exact_under_changing_limits_on_redis() {
     check(true, 60, true);
 }

@@ -28,7 +28,7 @@ on_both_engines! {
     c8_an_omitted_cost_counts_one,
     c9_waits_are_rounded_up_and_never_0,
     c10_different_keys_share_no_counter,
-    c11_a_raised_limit_and_a_reset_count_at_once,
+    c11_a_raised_limit_and_a_reset_apply_immediately,
 }
 
 async fn b1_max_0_allows_no_call(world: World) {
@@ -216,7 +216,7 @@ async fn c10_different_keys_share_no_counter(world: World) {
     }
 }
 
-async fn c11_a_raised_limit_and_a_reset_count_at_once(world: World) {
+async fn c11_a_raised_limit_and_a_reset_apply_immediately(world: World) {
     for algorithm in ALGORITHMS {
         let key = algorithm.as_str_name();
         let up_to = |max| rule([limit(max, MINUTE, algorithm)]);

@@ -7,7 +7,7 @@ use crate::support::{
     world::World,
 };
 
-/// Edits the file, looks at the difference, and applies it.
+/// Edits the file, reviews the difference, and applies it.
 async fn an_edit_is_shown_by_a_dry_run_and_applied_by_a_reload(redis: bool) {
     let reloads = Reloads::start(redis, &pool("p", 3)).await;
     assert_eq!(reloads.capacity_of("p").await, 3);
@@ -22,7 +22,7 @@ async fn an_edit_is_shown_by_a_dry_run_and_applied_by_a_reload(redis: bool) {
                     4 differences; nothing was changed (--dry-run)\n";
     let capacity = reloads.capacity_of("p").await;
     let after = reloads.status().await;
-    // Unless the check of the contents was first.
+    // Unless the check of the contents came first.
     if !reloads.files().log().contains(RELOADED) {
         assert_eq!(printed(&shown), expected);
         assert_eq!(capacity, 3, "the dry run changed something");
@@ -109,8 +109,8 @@ async fn commands_say_what_to_do_where_nothing_can_be_reloaded() {
     }
 }
 
-/// As Kubernetes updates a ConfigMap: the file is a symlink through a folder that is a symlink. Only
-/// that one is replaced, and no signal is sent.
+/// As Kubernetes updates a ConfigMap: the file is a symlink through a folder that is itself a
+/// symlink. Only the latter is replaced, and no signal is sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_swapped_symlink_is_noticed() {
     let files = Files::new(&Authority::new("unused").server());

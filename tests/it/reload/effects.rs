@@ -30,7 +30,7 @@ async fn serial(reloads: &Reloads) -> String {
     answer.unwrap().into_inner().serials.remove(0)
 }
 
-async fn policies_and_sequences_are_those_of_the_new_file(redis: bool) {
+async fn policies_and_sequences_come_from_the_new_file(redis: bool) {
     let reloads = Reloads::start(redis, &(policy(1) + &sequence("A-{n:04}"))).await;
     let passes = async || {
         let request = under("key", "otp");
@@ -56,15 +56,15 @@ async fn policies_and_sequences_are_those_of_the_new_file(redis: bool) {
 
 mod embedded {
     #[tokio::test(flavor = "multi_thread")]
-    async fn policies_and_sequences_are_those_of_the_new_file() {
-        super::policies_and_sequences_are_those_of_the_new_file(false).await;
+    async fn policies_and_sequences_come_from_the_new_file() {
+        super::policies_and_sequences_come_from_the_new_file(false).await;
     }
 }
 
 mod redis {
     #[tokio::test(flavor = "multi_thread")]
-    async fn policies_and_sequences_are_those_of_the_new_file() {
-        super::policies_and_sequences_are_those_of_the_new_file(true).await;
+    async fn policies_and_sequences_come_from_the_new_file() {
+        super::policies_and_sequences_come_from_the_new_file(true).await;
     }
 }
 
@@ -190,7 +190,7 @@ async fn certificates_are_reloaded_with_the_rest_of_the_configuration() {
     server.files.write_leaf(&new.server());
     let output = command(&["reload"]).await;
     let shown = super::printed(&output);
-    // Unless the check of the contents was first.
+    // Unless the check of the contents came first.
     if server.files.log().matches(RELOADED).count() == 1 {
         for part in ["tls.cert: \"", "(SHA-256 ", "tls.key: \"", "].capacity: 3 -> 4"] {
             assert!(shown.contains(part), "no `{part}` in {shown}{}", super::errors(&output));

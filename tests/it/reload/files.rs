@@ -1,4 +1,4 @@
-//! Files that are no configuration: pipes, files without an end, and files of others.
+//! Files that are not a configuration: pipes, files without an end, and files of others.
 
 use std::{os::unix::fs::symlink, process::Command};
 
@@ -53,7 +53,7 @@ async fn j12_files_without_an_end_are_refused_and_the_server_serves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn j12_a_key_set_that_does_not_answer_delays_no_page_and_no_end() {
+async fn j12_a_key_set_that_does_not_answer_delays_no_page_and_no_shutdown() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silent = listener.local_addr().unwrap();
     let files = Files::new(&Authority::new("unused").server());
@@ -94,7 +94,7 @@ async fn j12_a_key_set_that_does_not_answer_delays_no_page_and_no_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn j18_an_error_quotes_nothing_of_a_file_that_is_no_configuration() {
+async fn j18_an_error_quotes_nothing_of_a_file_that_is_not_a_configuration() {
     let reloads = Reloads::start(false, &pool("p", 3)).await;
     let files = reloads.files();
     for secret in ["root:geheim:1:0\n", "other = \"geheim\"\n", "{\"k\": \"geheim\"}\n"] {

@@ -1,5 +1,5 @@
-//! A reload changes `[limits]` while calls run: each key raised and lowered, beside a caller of
-//! which no call may fail.
+//! A reload changes `[limits]` while calls run: each key raised and lowered, beside a caller none
+//! of whose calls may fail.
 
 mod bytes;
 mod calls;
@@ -34,7 +34,7 @@ impl Limited {
     /// Replaces `[limits]`, and reloads.
     async fn set(&self, limits: &str) {
         self.reloads.write(&(pool("p", 1) + &section(limits)));
-        // By the connection of the operator: a limit may refuse a new one.
+        // On the connection of the operator: a limit may refuse a new one.
         self.operator.reload_config(false).await.unwrap();
     }
 

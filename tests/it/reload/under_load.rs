@@ -59,7 +59,7 @@ async fn device(mut client: Client, number: u32, witness: Arc<Witness>) {
         }
         let (device, task) = (format!("d{number}"), format!("t{task}"));
         let mut request = Request::new(admit("p", &device, &task));
-        // A half of the devices waits for a slot.
+        // Half of the devices wait for a slot.
         if number.is_multiple_of(2) {
             request.get_mut().max_wait = Some(duration(Duration::from_secs(5)));
         }

@@ -27,7 +27,7 @@ async fn waiters(reloads: &Reloads, count: u32) {
     tokio::time::timeout(PATIENCE, wait).await.expect("the calls wait");
 }
 
-async fn a_lowered_capacity_drains_and_also_holds_for_calls_that_wait(redis: bool) {
+async fn a_lowered_capacity_drains_and_applies_to_waiting_calls(redis: bool) {
     let reloads = Reloads::start(redis, &pool("p", 3)).await;
     for task in ["one", "two", "three"] {
         let answer = reloads.world.admit("p", "d", task).await;
@@ -41,7 +41,7 @@ async fn a_lowered_capacity_drains_and_also_holds_for_calls_that_wait(redis: boo
     assert_eq!(reloads.world.in_use("p").await, 3);
     for (task, left) in [("one", 2), ("two", 1)] {
         reloads.world.complete("p", "d", task).await;
-        // Heartbeats and wake-ups of the waiting call happen meanwhile.
+        // Meanwhile the waiting call has heartbeats and wake-ups.
         for _ in 0..20 {
             assert_eq!(reloads.world.in_use("p").await, left, "the waiting call was admitted");
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -53,7 +53,7 @@ async fn a_lowered_capacity_drains_and_also_holds_for_calls_that_wait(redis: boo
     assert_eq!(reloads.world.in_use("p").await, 1);
 }
 
-async fn a_raised_capacity_admits_calls_that_wait(redis: bool) {
+async fn a_raised_capacity_admits_waiting_calls(redis: bool) {
     let reloads = Reloads::start(redis, &pool("p", 1)).await;
     reloads.world.admit("p", "d", "one").await;
     let waiting = waiter(&reloads, "two");
@@ -67,24 +67,24 @@ async fn a_raised_capacity_admits_calls_that_wait(redis: bool) {
 
 mod embedded {
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_lowered_capacity_drains_and_also_holds_for_calls_that_wait() {
-        super::a_lowered_capacity_drains_and_also_holds_for_calls_that_wait(false).await;
+    async fn a_lowered_capacity_drains_and_applies_to_waiting_calls() {
+        super::a_lowered_capacity_drains_and_applies_to_waiting_calls(false).await;
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_raised_capacity_admits_calls_that_wait() {
-        super::a_raised_capacity_admits_calls_that_wait(false).await;
+    async fn a_raised_capacity_admits_waiting_calls() {
+        super::a_raised_capacity_admits_waiting_calls(false).await;
     }
 }
 
 mod redis {
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_lowered_capacity_drains_and_also_holds_for_calls_that_wait() {
-        super::a_lowered_capacity_drains_and_also_holds_for_calls_that_wait(true).await;
+    async fn a_lowered_capacity_drains_and_applies_to_waiting_calls() {
+        super::a_lowered_capacity_drains_and_applies_to_waiting_calls(true).await;
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_raised_capacity_admits_calls_that_wait() {
-        super::a_raised_capacity_admits_calls_that_wait(true).await;
+    async fn a_raised_capacity_admits_waiting_calls() {
+        super::a_raised_capacity_admits_waiting_calls(true).await;
     }
 }

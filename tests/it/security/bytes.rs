@@ -1,5 +1,5 @@
-//! J14: `bytes_max` of `[[namespace]]` on both engines. A namespace cannot fill the store with what it
-//! keeps of ended calls: results, orders, buyers, answers for repeats.
+//! J14: `bytes_max` of `[[namespace]]` on both engines. A namespace cannot fill the store with what
+//! it keeps of ended calls: results, orders, buyers, answers for repeats.
 
 use std::time::Duration;
 

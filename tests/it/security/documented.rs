@@ -28,7 +28,7 @@ async fn play(block: &str, folder: &Path, server: Option<&str>) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_documented_walk_works() {
+async fn the_documented_walkthrough_works() {
     if Command::new("openssl").arg("version").output().is_err() {
         println!("skipped: no openssl");
         return;

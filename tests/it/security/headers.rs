@@ -1,4 +1,4 @@
-//! Metadata that a call may have once only.
+//! Metadata that a call may contain only once.
 
 use tollgate_client::pb::{self, admission_service_client::AdmissionServiceClient};
 use tonic::{Code, Request, Status, transport::Channel};

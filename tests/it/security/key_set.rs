@@ -173,7 +173,7 @@ async fn a_server_does_not_start_without_its_key_set() {
 }
 
 /// A start fetches the key set once. Later a server of key sets that does not answer delays no
-/// reload: the reload succeeds while the same fetch still waits.
+/// reload: the reload succeeds while the same fetch is still waiting.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_server_of_key_sets_delays_no_reload() {
     let (ca, issuer) = (Authority::new("keys"), Issuer::new("one"));

@@ -68,7 +68,7 @@ async fn waiting_calls_have_a_limit(world: World) {
 
 async fn calls_in_flight_have_a_limit(world: World) {
     fill(&world).await;
-    // Repeats until it is accepted: the other calls of this test count in the limit, too.
+    // Repeats until it is accepted: the other calls of this test count towards the limit, too.
     let (mut client, max_wait) = (world.client.clone(), Some(seconds(60.0)));
     let request = pb::AdmitTaskRequest { max_wait, ..admit("p", "waiting", "t") };
     tokio::spawn(async move { while client.admit_task(request.clone()).await.is_err() {} });
@@ -128,7 +128,7 @@ async fn connections_have_a_limit(world: World) {
     );
 }
 
-/// A closed connection does not count in the limit.
+/// A closed connection does not count towards the limit.
 async fn a_closed_connection_makes_room(world: World) {
     let mut first = world.connect().await;
     let mut second = world.connect().await;

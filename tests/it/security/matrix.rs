@@ -277,7 +277,7 @@ async fn missing_rights_are_denied_in_every_rpc() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rights_that_callers_have_are_enough() {
+async fn granted_rights_are_sufficient() {
     let gate = Gate::open().await;
     let channel = gate.channel(None).await;
     let service = gate.issuer.bearer(&Issuer::claims("svc-1", 300));

@@ -42,7 +42,7 @@ async fn a_plaintext_peer_on_a_tls_port_gets_a_text_and_one_log_line() {
     server.files.logged(line, 1).await;
     // Twenty peers cause few lines, since lines are ten seconds apart.
     assert!(server.files.log().matches(line).count() < 10, "{}", server.files.log());
-    // A gRPC client fails at once.
+    // A gRPC client fails immediately.
     let mut client = Client::connect(format!("http://127.0.0.1:{port}")).await.unwrap();
     client.admit_task(admit("p", "d", "t")).await.unwrap_err();
 }

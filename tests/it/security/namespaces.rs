@@ -85,8 +85,8 @@ fn seen(call: &Call, answer: Result<Vec<u8>, Status>) -> Result<Vec<u8>, (Code, 
         }
         "ListPools" => {
             let mut of = pb::ListPoolsResponse::decode(&*answer).unwrap();
-            // On Redis, pools are listed in the order in which the index noted them last, about
-            // once a minute of real time.
+            // On Redis, pools are listed in the order in which the index last registered them,
+            // which happens about once a minute of real time.
             of.pools.sort_by(|one, other| one.pool.cmp(&other.pool));
             answer = of.encode_to_vec();
         }

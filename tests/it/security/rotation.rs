@@ -36,7 +36,7 @@ pub async fn call(channel: &Channel, bearer: &str) -> Result<Vec<u8>, Status> {
     next().make(channel, &[("authorization", bearer)]).await
 }
 
-/// Clients on several connections that call until they are stopped. `bearer` has the current token.
+/// Clients on several connections that call until they are stopped. `bearer` is the current token.
 struct Load {
     bearer: Arc<arc_swap::ArcSwap<String>>,
     stop: Arc<AtomicBool>,
@@ -87,7 +87,7 @@ impl Load {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_rotates_under_load_and_ends_at_once() {
+async fn a_token_rotates_under_load_and_is_rejected_immediately() {
     let (old, new) = (Token::new(), Token::new());
     let server = start(&entry("one", &old)).await;
     let load = Load::start(&server, old.bearer()).await;

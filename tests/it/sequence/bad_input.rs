@@ -83,7 +83,7 @@ async fn the_first_matching_entry_is_used(world: World) {
 }
 
 #[test]
-fn a_bad_entry_is_named_with_its_key() {
+fn errors_of_a_bad_entry_name_its_key() {
     for (entry, parts) in [
         ("", &["missing field `match`"][..]),
         ("match = \"[\"", &["sequence[1].match", "glob"]),

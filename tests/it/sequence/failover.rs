@@ -250,7 +250,7 @@ async fn a_small_reservation_keeps_up_with_the_clock() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let entry = "[[sequence]]\nmatch = \"*\"\nlayout = \"timestamp17\"\n";
-    // Also if no serial may be ahead of the clock.
+    // Even if no serial may be ahead of the clock.
     let rest = "ahead_max = \"0s\"\nreserve = 10\nwait_replicas = 0\n";
     let config = TempFile::new(&format!("{entry}{rest}"));
     // Each reply is delayed, and the clock advances during the delay.

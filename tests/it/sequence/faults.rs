@@ -41,7 +41,7 @@ async fn e22_a_repeat_after_a_lost_reply_gets_the_same_number() {
     let server = Server::start(&["--engine", &format!("redis://127.0.0.1:{}", wire.port)]).await;
     let client = answering(&server, "warm").await;
     let last = try_next(&client, next("order")).await.unwrap().last;
-    // Lost between Redis and the server: the server repeats the call at once.
+    // Lost between Redis and the server: the server repeats the call immediately.
     wire.lose_decision();
     let given = try_next(&client, named("one", next("order"))).await.unwrap();
     assert_eq!((given.first, given.replayed), (last + 1, true));

@@ -61,14 +61,15 @@ async fn a_floor_that_is_not_above_the_last_value_changes_nothing(world: World) 
         assert_eq!(set(&world, "order", floor).await, (false, 10), "{floor}");
     }
     assert_eq!(world.sequence("order").await, before);
-    // The answer that is kept for a repeat survives a floor.
+    // The answer that is stored for a repeat survives a floor.
     assert_eq!(set(&world, "order", 50).await, (true, 49));
     let again = world.next(named("r", many(10, next("order")))).await;
     assert_eq!((again.first, again.last, again.replayed), (first.first, first.last, true));
     assert_eq!(world.one(next("order")).await, 50);
 }
 
-/// The names of all sequences. A page may be short: the index has the names of other tests as well.
+/// The names of all sequences. A page may be short: the index contains the names of other tests as
+/// well.
 async fn listed(world: &World) -> Vec<String> {
     let (mut client, mut names) = (world.sequences.clone(), Vec::new());
     let mut request = pb::ListSequencesRequest::default();

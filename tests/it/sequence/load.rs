@@ -20,8 +20,8 @@ on_both_engines! {
     concurrent_callers_get_distinct_values,
 }
 
-/// 48 callers take 100,000 values each, from several floors. All values are distinct, the values of
-/// each caller grow, and none is below the floor.
+/// 48 callers allocate 100,000 values each, from several floors. All values are distinct, the
+/// values of each caller grow, and none is below the floor.
 async fn concurrent_callers_get_distinct_values(world: World) {
     for least in [
         0,
@@ -48,7 +48,7 @@ async fn concurrent_callers_get_distinct_values(world: World) {
     }
 }
 
-/// Takes the values of one caller. Returns their ranges.
+/// Allocates the values of one caller. Returns their ranges.
 async fn call(client: Sequences, name: String, least: u64, seed: u64) -> Vec<(u64, u64)> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let (mut left, mut ranges, mut last) = (VALUES, Vec::new(), 0);

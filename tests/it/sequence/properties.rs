@@ -46,7 +46,7 @@ fn decision(asked: &Asked, layout: Option<Arc<Layout>>, reserve: bool) -> NextSe
     }
 }
 
-/// Decides requests as the coalescer does: joins neighbours, and shares the outcome.
+/// Decides requests as the coalescer does: joins neighbours, and splits the outcome.
 fn decide_joined(
     decisions: &[NextSequence],
     counter: &mut Counter,

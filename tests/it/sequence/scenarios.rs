@@ -120,7 +120,7 @@ async fn e15_after_a_hundred_serials_the_next_millisecond_begins(world: World) {
     }
     assert_eq!(serials.len(), 1000);
     assert!(serials.is_sorted_by(|one, next| one < next), "distinct and rising");
-    // Time stands still: each millisecond gets a hundred serials, one after the other.
+    // Time stands still: each millisecond yields a hundred serials, one after the other.
     for (index, serial) in serials.iter().enumerate() {
         let (millis, number) = (index / 100, index % 100);
         assert_eq!(*serial, format!("260101000000{millis:03}{number:02}"));
@@ -270,7 +270,7 @@ async fn e22_a_repeat_gets_the_same_numbers(world: World) {
             let left = world.tamper(&["PTTL", &format!("{{}}:{key}")]).await;
             assert!(matches!(left, Some(::redis::Value::Int(1..))), "{key}: {left:?}");
         }
-        // An answer is kept for five minutes.
+        // An answer is stored for five minutes.
         world.advance(Duration::from_secs(1)).await;
         let later = world.next(asked).await;
         assert!(!later.replayed && later.first > first.last, "{later:?}");

@@ -29,7 +29,7 @@ fn resident_bytes(server: &Server) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn limits_hold_and_refusals_have_retry_info() {
+async fn limits_are_enforced_and_refusals_have_retry_info() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let file =

@@ -87,7 +87,7 @@ async fn both_versions_of_reflection_list_the_services() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s1_without_redis_at_start_calls_fail_at_once_and_recover() {
+async fn s1_without_redis_at_start_calls_fail_immediately_and_recover() {
     let mut redis = OwnRedis::prepare();
     let server = Server::start(&["--engine", &redis.url()]).await;
     let mut client = server.client().await;
@@ -148,7 +148,7 @@ async fn s3_a_pool_first_used_after_script_flush_is_listed() {
     let mut client = server.client().await;
     client.admit_task(admit("a", "d", "t")).await.unwrap();
     redis.command(&["SCRIPT", "FLUSH"]).await.unwrap();
-    // Reloads the script of the verb only, since the pool was noted just before.
+    // Reloads the script of the verb only, since the pool was just registered.
     client.admit_task(admit("a", "d2", "t")).await.unwrap();
     client.admit_task(admit("b", "d", "t")).await.unwrap();
     let listed = client.list_pools(pb::ListPoolsRequest::default()).await.unwrap().into_inner();
@@ -156,7 +156,7 @@ async fn s3_a_pool_first_used_after_script_flush_is_listed() {
     names.sort();
     assert_eq!(names, ["a", "b"]);
 
-    // An index of another type is deleted by its next reader; later notes refill it.
+    // An index of another type is deleted by its next reader; later registrations refill it.
     redis.command(&["SET", "tollgate:{index:admission}:partitions", "text"]).await.unwrap();
     let listed = client.list_pools(pb::ListPoolsRequest::default()).await.unwrap().into_inner();
     assert_eq!(listed.pools, []);

@@ -19,7 +19,7 @@ on_both_engines! {
     a_reservation_has_its_items_and_its_end,
     set_stock_keeps_reserved_and_sold,
     add_stock_repeats_its_answer_to_a_request,
-    a_buyer_has_its_limit,
+    the_limit_of_a_buyer_is_enforced,
     a_limit_counts_for_late_payments_too,
     short_has_the_time_of_the_next_release,
     a_settled_reservation_does_not_change,
@@ -96,7 +96,7 @@ async fn holds_are_counted_until_they_end(world: World) {
     shop.confirm("tv", "a").await;
     shop.cancel("tv", "b").await;
     assert_eq!(shop.holds("tv").await, 1);
-    // More holds lapse at once than one decision returns to the stock.
+    // More holds lapse together than one decision reclaims.
     for order in 0..600 {
         shop.reserve(held(SECOND, reserve("tv", &format!("order {order}"), 1))).await;
     }
@@ -169,7 +169,7 @@ async fn add_stock_repeats_its_answer_to_a_request(world: World) {
     assert_eq!(shop.get("tv").await, [7, 7, 0, 0]);
 }
 
-async fn a_buyer_has_its_limit(world: World) {
+async fn the_limit_of_a_buyer_is_enforced(world: World) {
     let shop = Shop::of(world).await;
     shop.set("tv", 50).await;
     let ask = |order: &str, quantity| by("ann", 3, held(SECOND, reserve("tv", order, quantity)));

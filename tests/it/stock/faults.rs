@@ -62,7 +62,7 @@ async fn ten_thousand_holds_may_lapse_together(world: World) {
 
 /// The holds are written directly to Redis, since reserving them takes long.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_thousand_holds_that_lapse_together_are_taken_back_in_steps() {
+async fn a_hundred_thousand_holds_that_expire_together_are_reclaimed_in_steps() {
     let shop = Shop::of(World::redis().await).await;
     let (stock, holds, buyers) =
         ("{}:{stock:tv}:stock", "{}:{stock:tv}:holds", "{}:{stock:tv}:buyers");
@@ -87,7 +87,7 @@ async fn a_hundred_thousand_holds_that_lapse_together_are_taken_back_in_steps() 
         let mut hasty = patient(get("tv"));
         hasty.set_timeout(Duration::from_millis(20));
         let _ = shop.client.clone().get_stock(hasty).await;
-        // A reservation is granted as soon as enough holds are taken back. It is refused only after
+        // A reservation is granted as soon as enough holds are reclaimed. It is refused only after
         // all of them are.
         let quantity = if refused { 100_000 } else { 1_000 };
         let response = shop.reserve(reserve("tv", &format!("{refused}"), quantity)).await;
@@ -143,7 +143,7 @@ async fn a_lost_reply_changes_no_stock_twice() {
     client.cancel_reservation(cancel("warm", "a")).await.unwrap();
     client.add_stock(add("warm", 1)).await.unwrap();
     client.set_stock(set("tv", 10)).await.unwrap();
-    // The server repeats the call at once, and the engine finds the first outcome.
+    // The server repeats the call immediately, and the engine finds the first outcome.
     wire.lose_decision();
     let response = client.reserve_stock(reserve("tv", "a", 2)).await.unwrap().into_inner();
     assert_eq!((response.outcome(), response.replayed), (ReserveOutcome::Reserved, true));

@@ -228,7 +228,7 @@ fn play(model: &mut Model, sku: &mut Sku, step: &Step) -> Result<(), TestCaseErr
 
 proptest! {
     #[test]
-    fn every_history_equals_the_model(steps in prop::collection::vec(step(), 1..120)) {
+    fn every_history_agrees_with_the_model(steps in prop::collection::vec(step(), 1..120)) {
         let (mut sku, mut model) = (Sku::default(), Model::default());
         play(&mut model, &mut sku, &Step::Set(10))?;
         for step in &steps {

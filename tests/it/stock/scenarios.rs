@@ -18,7 +18,7 @@ const HOLD: Duration = Duration::from_secs(15 * 60);
 
 on_both_engines! {
     d7_fifty_items_are_reserved_fifty_times,
-    d7_a_hundred_skus_at_once_each_reserve_their_stock,
+    d7_a_hundred_skus_each_reserve_their_stock_concurrently,
     d11_a_quantity_of_zero_or_less_is_refused,
     d13_an_order_that_is_sent_twice_is_deducted_once,
     d14_quantities_are_exact_up_to_2_53_and_refused_above,
@@ -28,8 +28,8 @@ on_both_engines! {
     d22_items_of_crashed_callers_return_to_stock,
 }
 
-/// Reserves an item for each of `orders` orders at once, on several connections. Returns the number
-/// of RESERVED and of SHORT answers.
+/// Reserves an item for each of `orders` concurrent orders, on several connections. Returns the
+/// number of RESERVED and of SHORT answers.
 async fn race(shop: &Shop, sku: &str, orders: usize) -> (usize, usize) {
     let mut clients = Vec::new();
     for _ in 0..8 {
@@ -81,7 +81,7 @@ async fn d7_fifty_items_are_reserved_fifty_times(world: World) {
     assert_eq!(shop.get("tv").await, [50, 0, 50, 0]);
 }
 
-async fn d7_a_hundred_skus_at_once_each_reserve_their_stock(world: World) {
+async fn d7_a_hundred_skus_each_reserve_their_stock_concurrently(world: World) {
     let shop = Shop::of(world).await;
     for sku in 0..100 {
         shop.set(&format!("sku {sku}"), sku % 7).await;

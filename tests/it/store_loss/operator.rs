@@ -47,7 +47,7 @@ async fn j2_servers_that_start_together_on_an_empty_redis_see_no_loss() {
     }
 }
 
-/// As servers of the version before leave it.
+/// As the previous version leaves it.
 #[tokio::test(flavor = "multi_thread")]
 async fn j2_data_without_a_marker_is_no_loss_for_a_server_that_starts() {
     let redis = started().await;
@@ -223,7 +223,7 @@ async fn j2_a_loss_after_an_accepted_one_is_refused_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn j2_a_server_that_knows_the_store_id_recognises_the_loss_on_its_own() {
+async fn j2_a_server_that_knows_the_store_id_detects_the_loss_by_itself() {
     let mut redis = started().await;
     let server = Server::start(&["--engine", &redis.url()]).await;
     value(&sequences(&server).await, "order").await;

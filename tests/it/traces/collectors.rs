@@ -17,7 +17,7 @@ use crate::support::{
     world::{World, admit, patient},
 };
 
-/// More spans than the queue and a batch hold.
+/// More spans than the queue and a batch can contain.
 const CALLS: usize = 4_000;
 
 /// Makes sampled calls, 50 at a time; each must be answered.
@@ -64,7 +64,7 @@ async fn serve(endpoint: &str, more: &str) -> TlsServer {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_spans_are_sent_at_sigterm() {
+async fn the_last_spans_are_sent_on_sigterm() {
     let collector = Collector::start().await;
     let mut server = serve(&collector.address, "").await;
     let mut client = server.server.client().await;
@@ -83,7 +83,7 @@ async fn the_last_spans_are_sent_at_sigterm() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hanging_collector_delays_the_end_by_the_drain_timeout_at_most() {
+async fn a_hanging_collector_delays_shutdown_by_at_most_the_drain_timeout() {
     let hanging = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", hanging.local_addr().unwrap());
     let mut server = serve(&endpoint, "drain_timeout = \"1s\"").await;

@@ -50,7 +50,7 @@ impl World {
         self.note(Happened::Stepped(self.offset));
     }
 
-    /// Closes the process in order, and starts the next one.
+    /// Closes the process in an orderly way, and starts the next one.
     pub(super) fn close(&mut self) {
         self.set_full(false);
         self.write(false);

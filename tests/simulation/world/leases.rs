@@ -1,7 +1,7 @@
 //! The ends of lock leases by the system clock, as holders read them.
 //!
 //! Holders compare `expire_time` with their own clock, not with that of the engine. While the
-//! system clock is not set, both agree: a synced lease ends at its `expire_time`, also if the
+//! system clock is not set, both agree: a synced lease ends at its `expire_time`, even if the
 //! process ends before.
 
 use std::collections::BTreeMap;

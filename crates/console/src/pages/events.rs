@@ -12,7 +12,7 @@ use crate::{
 };
 use tollgate_core::time::monotonic;
 
-/// The most events after a cursor.
+/// Maximum number of events after a cursor.
 const PAGE: usize = 100;
 /// How long a page waits for the stored events after a cursor.
 const READ_TIME: Duration = Duration::from_millis(500);

@@ -77,8 +77,8 @@ fn load_chart(steps: &[CallStep]) -> Chart {
     Chart { title: "Calls, refusals and errors per second, this server", lines }
 }
 
-/// A line for each status code that calls ended with, the most frequent first. The codes beyond the
-/// styles of lines are one line. A call that its client has cancelled is no error.
+/// A line for each status code with which calls ended, the most frequent first. The codes for which
+/// no style is left share one line. A call that its client has cancelled is not an error.
 fn error_lines(steps: &[CallStep]) -> Vec<ChartLine> {
     let sum = |code: usize| steps.iter().map(|step| step.codes[code]).sum::<f64>();
     let is_error = |code: &usize| !matches!(CODE_NAMES[*code], "OK" | "Canceled");

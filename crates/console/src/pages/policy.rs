@@ -98,7 +98,8 @@ async fn refused_row(
     }))
 }
 
-/// The keys that were refused most, as far as the visitor may read them. Reads all at the same time.
+/// The keys that were refused most, as far as the visitor may read them. Reads all of them
+/// concurrently.
 async fn refused(visit: &Visit) -> Result<RefusedTemplate, Problem> {
     let refused = rates::refused(visit, visit.name());
     let keys = refused.keys.iter().take(KEYS);

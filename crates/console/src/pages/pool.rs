@@ -156,8 +156,8 @@ fn settings(pool: &Pool, visit: &Visit) -> SettingsTemplate {
     }
 }
 
-/// The links of a list on the page. `field` is the part with the list, and the field of the query with
-/// its page token.
+/// The links of a list on the page. `field` is the part with the list, and the field of the query
+/// with its page token.
 fn paging(visit: &Visit, of: &'static str, field: &str, next: &str) -> Paging {
     let name = encoded(visit.name());
     Paging::new(of, visit.query().get(field), next, |token| match token {

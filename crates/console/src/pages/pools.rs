@@ -14,9 +14,9 @@ use crate::{
 
 /// Pools on a page.
 const PAGE: usize = 100;
-/// The most pools that a page reads.
+/// Maximum number of pools that a page reads.
 const READ_MAX: usize = 5_000;
-/// Pools in a call.
+/// Number of pools of a call.
 const CALL: u32 = 1_000;
 
 /// A row of the list.
@@ -74,7 +74,7 @@ impl ListedPool {
     }
 }
 
-/// Reads the pools whose names begin with a prefix, the fullest first. Notes their usage.
+/// Reads the pools whose names begin with a prefix, the fullest first. Records their usage.
 pub(super) async fn read(visit: &Visit, prefix: &str) -> Result<ListedPools, Problem> {
     let (mut all, mut read, mut token) = (ListedPools::default(), 0, String::new());
     let (namespace, holder) = (visit.permitted("AdmissionService/ListPools"), visit.holder());

@@ -37,7 +37,7 @@ struct StockRow {
 #[template(path = "sku_quantities.html")]
 struct QuantitiesTemplate {
     row: StockRow,
-    /// The number of reservations that are held.
+    /// The number of stored holds.
     holds: String,
     /// The digits, for the form.
     on_hand: u64,

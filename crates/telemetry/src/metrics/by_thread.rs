@@ -1,4 +1,4 @@
-//! Counts that each thread keeps for itself, so that no lock is shared by all threads.
+//! Counts that each thread keeps for itself, so that threads share no lock.
 
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,8 +1,8 @@
 //! The cells of a thread, and their sums.
 //!
-//! A thread takes its cells at its first count and gives them back when it ends; the next thread
-//! continues them. So the number of cells is the largest number of threads that counted at the same
-//! time: the worker threads, and a few for maintenance and for the disk.
+//! A thread acquires its cells at its first count and returns them when it ends; the next thread
+//! continues them. The number of cells is therefore the largest number of threads that counted at
+//! the same time: the worker threads, and a few for maintenance and for the disk.
 
 use std::cell::Cell;
 
@@ -61,7 +61,8 @@ impl StoreFailure {
     ];
 }
 
-/// The cells of a thread. Aligned to 128 bytes, because processors fetch two lines of 64 bytes at once.
+/// The cells of a thread. Aligned to 128 bytes, because processors fetch two lines of 64 bytes
+/// together.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Cells {
@@ -73,7 +74,7 @@ pub struct Cells {
     pub cached: ThreadCounter,
     /// Refusals of the fallback.
     pub fallback_refusals: ThreadCounter,
-    /// Decisions of the fallback on this server's share.
+    /// Decisions of the fallback within this server's share.
     pub fallback_shares: ThreadCounter,
     /// The time that calls have waited in queues.
     pub waits: Durations,
@@ -114,7 +115,7 @@ impl Cells {
 static ALL: Mutex<(Vec<&'static Cells>, Vec<&'static Cells>)> =
     Mutex::new((Vec::new(), Vec::new()));
 
-/// The cells that a thread gives back when it ends.
+/// The cells, which return to the unused ones when the thread ends.
 struct Lent(&'static Cells);
 
 impl Drop for Lent {
@@ -139,7 +140,7 @@ pub(super) fn own() -> &'static Cells {
     }
 }
 
-/// Takes cells for this thread.
+/// Acquires cells for this thread.
 #[cold]
 fn take() -> &'static Cells {
     let (all, free) = &mut *ALL.lock();
@@ -148,7 +149,8 @@ fn take() -> &'static Cells {
         all.push(cells);
         cells
     });
-    // A thread that first counts in a destructor never returns its cells. No thread of a server does that.
+    // A thread that first counts in a destructor never returns its cells. No thread of a server
+    // does that.
     if LENT.try_with(|lent| lent.set(Some(Lent(cells)))).is_ok() {
         OWN.set(Some(cells));
     }
@@ -183,7 +185,7 @@ mod tests {
     use super::{super::count, *};
 
     #[test]
-    fn threads_count_apart_and_are_summed() {
+    fn counts_of_threads_are_summed() {
         let script = SCRIPTS_MAX - 1;
         let counted = || CellTotals::now().of(|cells| &cells.decisions[script][0]);
         let before = counted();
@@ -201,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_end_hand_their_cells_on() {
+    fn cells_of_ended_threads_are_reused() {
         for _ in 0..1000 {
             thread::spawn(|| count(|cells| cells.decisions[SCRIPTS_MAX - 2][0].add(1)))
                 .join()

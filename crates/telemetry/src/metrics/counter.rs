@@ -12,7 +12,7 @@ impl ThreadCounter {
         ThreadCounter(AtomicU64::new(0))
     }
 
-    /// Adds a number. Only the thread that has the cells may call it.
+    /// Adds a number. Only the thread that owns the cells may call it.
     #[inline]
     pub fn add(&self, number: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(number), Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! The exemplar of each RPC: a sampled call that was slow, with its trace.
 //!
-//! Only sampled calls come here, so a lock costs nothing that counts.
+//! Only sampled calls come here, so the cost of a lock does not matter.
 
 use parking_lot::Mutex;
 
@@ -24,8 +24,8 @@ pub struct Exemplar {
 static ALL: Mutex<[Option<Exemplar>; METHODS_MAX]> = Mutex::new([None; METHODS_MAX]);
 
 impl Exemplar {
-    /// Notes a sampled call of the RPC at this position. It replaces the exemplar unless that one was
-    /// slower and is younger than a minute.
+    /// Records a sampled call of the RPC at this position. It replaces the exemplar unless that one
+    /// was slower and is younger than a minute.
     pub fn note(method: usize, trace: TraceId, start: u64, end: u64) {
         let seconds = end.saturating_sub(start) as f64 / 1e6;
         let new = Exemplar { trace, end, seconds };

@@ -52,7 +52,7 @@ impl Durations {
         }
     }
 
-    /// Adds a duration. Only the thread that has the cells may call it.
+    /// Adds a duration. Only the thread that owns the cells may call it.
     #[inline]
     pub fn observe(&self, duration: Duration) {
         let nanos = duration.as_nanos() as u64;
@@ -82,7 +82,7 @@ impl Sizes {
         Sizes { buckets: [const { ThreadCounter::new() }; SIZES + 1], sum: ThreadCounter::new() }
     }
 
-    /// Adds a size. Only the thread that has the cells may call it.
+    /// Adds a size. Only the thread that owns the cells may call it.
     pub fn observe(&self, size: usize) {
         let index = size.max(1).next_power_of_two().trailing_zeros() as usize;
         self.buckets[index.min(SIZES)].add(1);

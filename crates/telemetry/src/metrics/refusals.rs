@@ -1,9 +1,9 @@
 //! Refused checks of the last minute, by policy, and the keys that were refused most.
 //!
-//! Counted only while the console is served ([`turn_on`]). The numbers of keys are estimates of the
-//! algorithm Space-Saving (Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and Top-k
-//! Elements in Data Streams, 2005): exact for up to [`KEYS`] keys in each ten seconds, and never too low
-//! for a key that is among them. Both numbers are of the same slots: the last minute.
+//! Counted only while the console is served ([`turn_on`]). The numbers of keys are estimates by the
+//! algorithm Space-Saving (Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and
+//! Top-k Elements in Data Streams, 2005): exact for up to [`KEYS`] keys in each ten seconds, and
+//! never too low for a key that is listed. Both numbers cover the same slots: the last minute.
 
 use std::{
     cell::Cell,
@@ -14,7 +14,7 @@ use std::{
 use super::ByThread;
 use crate::clock::coarse;
 
-/// The most policies of a thread; refusals of further ones are not counted.
+/// Maximum number of policies of a thread; refusals of further ones are not counted.
 const POLICIES_MAX: usize = 1_000;
 /// Counted keys of a policy in a slot.
 const KEYS: usize = 32;
@@ -22,13 +22,14 @@ const KEYS: usize = 32;
 const SLOT: u64 = 10;
 /// Slots of a minute.
 const SLOTS: usize = 6;
-/// Refused checks of a thread and second that are counted one by one. Of the others, one in [`SHARE`]
-/// counts for all, so that a flood of refusals costs little.
+/// Refused checks of a thread and second that are counted one by one. Of the others, one in
+/// [`SHARE`] is counted with that weight, so that a flood of refusals costs little.
 const EXACT: u32 = 256;
 const SHARE: u32 = 16;
 
 static ON: AtomicBool = AtomicBool::new(false);
-/// The refusals that each thread has counted: no refusal waits for a lock of all threads.
+/// The refusals that each thread has counted, so that no refusal waits for a lock shared by all
+/// threads.
 static POLICIES: ByThread<HashMap<Box<[u8]>, PolicyRefusals>> = ByThread::new();
 
 thread_local! {
@@ -48,7 +49,7 @@ type KeyCounts = Vec<(Box<[u8]>, u64)>;
 /// The refusals of ten seconds.
 #[derive(Debug, Default)]
 struct TenSeconds {
-    /// The number of the slot since the start of the machine.
+    /// The number of the slot since the machine started.
     at: u64,
     count: u64,
     keys: KeyCounts,
@@ -160,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn j34_refusals_of_a_policy_and_of_its_keys_are_of_the_same_minute() {
+    fn j34_refusals_of_a_policy_and_of_its_keys_cover_the_same_minute() {
         let policy = b"refusals_of_the_same_minute";
         for _ in 0..5 {
             note_at(policy, b"often", 600);
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn j24_refusals_on_all_threads_are_added_up() {
+    fn j24_refusals_on_all_threads_are_summed() {
         let policy = b"refusals_on_all_threads_are_added_up";
         std::thread::scope(|scope| {
             for number in 0..20_u8 {
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_counts_in_shares_and_keys_are_bounded() {
+    fn a_flood_is_sampled_and_keys_are_bounded() {
         let policy = b"a_flood_counts_in_shares";
         for number in 0..10_000_u32 {
             note_at(policy, b"hot", 900);

@@ -1,4 +1,4 @@
-//! The sampled calls that this thread works for, and random identities.
+//! The sampled calls for which this thread works, and random identities.
 
 use std::{
     cell::Cell,
@@ -18,7 +18,7 @@ thread_local! {
     static DRAWN: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Returns the sampled calls that this thread works for now; `None` if the call is not sampled.
+/// Returns the sampled calls for which this thread works now; `None` if the call is not sampled.
 pub fn current() -> Option<Calls> {
     CURRENT.with(|current| {
         let calls = current.take()?;
@@ -76,8 +76,8 @@ impl<F: Future> Future for Within<F> {
     }
 }
 
-/// A random number other than 0: SplitMix64, with a seed of each thread. Identities of spans must
-/// be unique; they are no secrets.
+/// A random number other than 0: SplitMix64, with a seed of its own in each thread. Identities of
+/// spans must be unique, not secret.
 pub(super) fn drawn() -> u64 {
     DRAWN.with(|state| {
         loop {

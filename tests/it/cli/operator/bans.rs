@@ -65,7 +65,7 @@ async fn a_key_is_shown_without_a_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_value_of_a_sequence_is_shown_without_taking_one() {
+async fn the_last_value_of_a_sequence_is_shown_without_allocating_one() {
     let server = Server::start(&[]).await;
     let get = ["sequence", "get", "order"];
     assert_eq!(prints(&server, &get).await, "order: no value was given out\n");
@@ -80,7 +80,7 @@ async fn the_last_value_of_a_sequence_is_shown_without_taking_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_floor_moves_a_sequence_and_tells_when_it_does_not() {
+async fn a_floor_moves_a_sequence_or_reports_that_it_did_not() {
     let server = Server::start(&[]).await;
     let set = ["sequence", "floor", "order", "42000"];
     assert_eq!(prints(&server, &set).await, "order: the next value is at least 42000\n");

@@ -21,7 +21,7 @@ async fn decision(client: &mut Client, pool: &str, device: &str) -> AdmitDecisio
     client.admit_task(request).await.unwrap().into_inner().decision()
 }
 
-/// Admits a task of each of so many devices.
+/// Admits a task of each of this many devices.
 async fn fill(client: &Client, pool: &str, devices: usize) {
     let mut calls = tokio::task::JoinSet::new();
     for worker in 0..8 {
@@ -110,7 +110,7 @@ async fn pools_are_json_with_the_keys_of_the_contract() {
     let evicted = objects(&server, &words).await.remove(0);
     let expected = r#"{"verdict":"EVICT_VERDICT_EVICTED","replayed":false}"#;
     assert_eq!(evicted.to_string(), expected);
-    // Optional fields without a value are left out, all others are there.
+    // Optional fields without a value are left out; all others are present.
     let pool = objects(&server, &["pool", "get", "ar:9"]).await.remove(0);
     let idle = ["pool", "config", "usage", "queued", "waiters", "refused", "refusedCached"];
     assert_eq!(keys(&pool), idle);

@@ -30,7 +30,7 @@ impl Prometheus {
         let (folder, port) = (TempFolder::new(), free_port());
         fs::create_dir_all(folder.path()).unwrap();
         fs::copy(path("deploy/prometheus/alerts.yaml"), folder.path().join("alerts.yaml")).unwrap();
-        // Our file, with the port of the test and without its patience.
+        // The file of this repository, with the port of the test and without its waiting times.
         let configuration = crate::deploy::text("deploy/prometheus/prometheus.yml");
         let configuration = configuration
             .replace("127.0.0.1:50052", &format!("127.0.0.1:{target}"))

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::deploy::{path, text};
 
-/// A query, and the place of its text.
+/// A query, and where its text is.
 pub struct Query {
     pub place: String,
     pub expr: Expr,

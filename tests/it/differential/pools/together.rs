@@ -33,7 +33,7 @@ impl History {
         RenewTask { name, token, lease_duration, settings }
     }
 
-    /// Takes several decisions of one verb in one batch, in runs of one pool.
+    /// Makes several decisions of one verb in one batch, in runs of one pool.
     pub(super) async fn decide_together(&mut self, context: &str) {
         let mut names = Vec::new();
         for _ in 0..self.random.random_range(1..4) {

@@ -153,7 +153,7 @@ async fn a_redis_that_refuses_writes_is_exported() {
 const MANY: u64 = 100_000;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_thousand_leases_move_and_are_counted() {
+async fn a_hundred_thousand_leases_are_moved_and_counted() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let (folder, files) = (TempFolder::new(), TempFolder::new());

@@ -1,4 +1,4 @@
-//! Random decisions of every capability, taken on several engines at the same stepped time.
+//! Random decisions of every capability, made on several engines at the same stepped time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -46,7 +46,7 @@ pub fn name(text: &str) -> Name {
     Name::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap()
 }
 
-/// Takes a decision on each engine. All outcomes must be equal.
+/// Makes a decision on each engine. All outcomes must be equal.
 pub async fn agree<D: Decision<State: Tabled>>(
     sides: &[&Side],
     decision: &D,
@@ -77,7 +77,7 @@ impl History {
         History { namespaces: namespaces.to_vec(), ..self }
     }
 
-    /// Takes `steps` random decisions on all engines.
+    /// Makes `steps` random decisions on all engines.
     pub async fn play(&mut self, sides: &[&Side], steps: usize, seed: u64) {
         for step in 0..steps {
             let context = format!("seed {seed}, {} engines, step {step}", sides.len());
@@ -91,7 +91,7 @@ impl History {
         }
     }
 
-    /// Takes one random decision on all engines.
+    /// Makes one random decision on all engines.
     pub async fn step(&mut self, sides: &[&Side], context: &str) {
         match self.random.random_range(0..100) {
             0..45 => self.admission(sides, context).await,

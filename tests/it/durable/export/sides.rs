@@ -103,7 +103,7 @@ impl Side {
         }
     }
 
-    /// Closes the engine in order.
+    /// Closes the engine in an orderly way.
     pub async fn close(self) {
         let engine = self.engine.clone();
         tokio::task::spawn_blocking(move || engine.close()).await.unwrap();

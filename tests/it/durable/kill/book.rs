@@ -14,7 +14,7 @@ use crate::support::{
     world::{admit, complete, renew, seconds},
 };
 
-/// The kind of an item. The first step takes it, the second gives it back or settles it.
+/// The kind of an item. The first step acquires it, the second releases or settles it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
     Task,
@@ -22,7 +22,7 @@ pub enum Kind {
     Order,
 }
 
-/// An item, and the steps that a caller has taken with it.
+/// An item, and the steps that a caller has run with it.
 #[derive(Debug)]
 pub struct Item {
     kind: Kind,

@@ -115,8 +115,8 @@ async fn fill(world: &World, name: &str, reason: &str) -> usize {
     unreachable!("the disk hangs")
 }
 
-/// The limits change while the disk hangs: a higher one takes more calls, a lower one none until
-/// the disk has taken the changes.
+/// The limits change while the disk hangs: a higher one accepts more calls, a lower one none until
+/// the disk has written the changes.
 async fn hang_with_changed(limits: [CallerLimits; 2], reason: &str) {
     let [low, high] = limits;
     let disk = Hanging::default();

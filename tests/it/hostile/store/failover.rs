@@ -60,7 +60,7 @@ struct Pair {
     wire: Wire,
     config: String,
     behind: u64,
-    /// Whether tokens come from the clock alone. The check must then find tokens that fall.
+    /// Whether tokens come from the clock alone. The check must then find decreasing tokens.
     is_naive: bool,
 }
 
@@ -232,7 +232,7 @@ async fn tokens_never_fall(behind: Duration, config: &str) {
 }
 
 const BEHIND: Duration = Duration::from_secs(4);
-/// Longer than any failover takes, so tokens from the clock alone certainly fall.
+/// Longer than any failover takes, so tokens from the clock alone certainly decrease.
 const FAR_BEHIND: Duration = Duration::from_secs(600);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -241,17 +241,17 @@ async fn h21_tokens_never_fall_after_a_failover_to_a_clock_that_is_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h21_nor_where_the_clock_is_behind_by_more_than_the_failover_takes() {
+async fn h21_tokens_never_fall_if_the_clock_is_behind_by_more_than_the_failover_takes() {
     tokens_never_fall(FAR_BEHIND, ADMIT).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h21_nor_of_pools_that_are_held() {
+async fn h21_tokens_never_fall_in_pools_on_hold() {
     tokens_never_fall(BEHIND, &format!("{ADMIT}after_failover = \"hold\"\n")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h21_nor_where_it_is_behind_by_less_than_a_call_takes() {
+async fn h21_tokens_never_fall_if_the_clock_is_behind_by_less_than_a_call_takes() {
     tokens_never_fall(Duration::from_millis(2), ADMIT).await;
 }
 

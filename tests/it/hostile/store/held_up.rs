@@ -127,7 +127,7 @@ async fn h26_next_sequence_calls_follow_a_reloaded_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h26_decisions_in_line_for_redis_above_the_limit_are_refused() {
+async fn h26_decisions_queued_for_redis_above_the_limit_are_refused() {
     const CALLS: usize = 8;
     let config = "workers = 1\n[redis]\nqueued_max = 1000\n";
     let (_redis, wire, server) = behind_proxy(config).await;

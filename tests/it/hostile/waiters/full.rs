@@ -33,7 +33,7 @@ async fn are_refused(redis: bool) {
     }
     assert_eq!(site.waiters(Kind::Pool, "pool").await, 3);
 
-    // After the first one has its slot, another call may wait.
+    // Once the first call has its slot, another call may wait.
     site.give_back(Kind::Pool, "pool", "holder").await;
     granted(waiting.remove(0)).await;
     let next = site.ask(Kind::Lock, "lock", "next", 60.0, 300.0);

@@ -100,7 +100,7 @@ async fn h15_a_waiter_that_moved_keeps_its_ticket_when_its_old_server_stops() {
     assert_eq!(queue.waiters().await, 1);
     queue.leaves("b", (1, tickets[0], "other")).await;
     assert_eq!(queue.waiters().await, 0);
-    // A call that arrives during a shutdown has its arrival time kept, also when it is repeated.
+    // A call that arrives during a shutdown gets its arrival time reserved, even if it is repeated.
     let came = queue.twins.time.now();
     queue.leaves("z", (2, 0, "ends")).await;
     queue.twins.time.advance(5_000_000).await;

@@ -42,7 +42,7 @@ fn is_reason(status: &Status, reason: &str) -> bool {
     status.get_error_details().error_info().is_some_and(|info| info.reason == reason)
 }
 
-/// Whether a further large request is taken in.
+/// Whether a further large request is accepted.
 async fn is_taken(peer: &Peer) -> bool {
     let status = peer.call_within(ENQUEUE, "identity", large(), "60S").await;
     assert!(
@@ -52,13 +52,13 @@ async fn is_taken(peer: &Peer) -> bool {
     status.code() == Code::InvalidArgument
 }
 
-/// The peer at this address; each address has its own share.
+/// The peer at this address; each address has its own quota.
 async fn peer(limited: &Limited, host: u8) -> Peer {
     Peer::at([127, 0, 0, host], &limited.reloads.server.server).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_follow_request_bytes() {
+async fn requests_follow_a_reloaded_request_bytes() {
     let limits = |bytes| format!("message_timeout = \"10m\"\nrequest_bytes = \"{bytes}MiB\"");
     let limited = Limited::start(&limits(8)).await;
     let last = peer(&limited, 9).await;
@@ -77,7 +77,7 @@ async fn requests_follow_request_bytes() {
     }
     eventually("16 MiB are full", async || !is_taken(&last).await).await;
 
-    // 15 MiB are in use. Their calls end normally; a further one is taken with at most 5 in use.
+    // 15 MiB are in use. Their calls end normally; a further one is accepted with at most 5 in use.
     limited.set(&limits(8)).await;
     assert!(!is_taken(&last).await);
     while held.len() > 1 {
@@ -95,7 +95,7 @@ async fn new_connections_follow_connection_request_bytes() {
     let limits =
         |bytes| format!("message_timeout = \"10m\"\nconnection_request_bytes = \"{bytes}MiB\"");
     let limited = Limited::start(&limits(8)).await;
-    // Large requests have three quarters of the bytes; a further one waits.
+    // Large requests may use three quarters of the bytes; a further one waits.
     let takes_third = async |peer: &Peer| {
         let _held = [hold(peer).await, hold(peer).await];
         let status = peer.call_within(ENQUEUE, "identity", large(), "1S").await;
@@ -126,7 +126,7 @@ async fn fill(limited: &Limited) {
     client.enqueue_tasks(batch("q", tasks.collect())).await.unwrap();
 }
 
-/// Asks for listings whose answers are not taken.
+/// Asks for listings whose answers are not read.
 async fn untaken(wire: &mut Wire, number: usize) {
     for _ in 0..number {
         ask(wire, FOREVER).await;
@@ -158,7 +158,7 @@ async fn is_answered(peer: &Peer) -> bool {
 
 /// A listing of the server counts as 2 MiB of its answers.
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_follow_answer_bytes() {
+async fn answers_follow_a_reloaded_answer_bytes() {
     let limits = |bytes| format!("answer_timeout = \"10m\"\nanswer_bytes = \"{bytes}MiB\"");
     let limited = Limited::start(&limits(8)).await;
     fill(&limited).await;
@@ -197,7 +197,7 @@ async fn new_connections_follow_connection_answer_bytes() {
         |bytes| format!("answer_timeout = \"10m\"\nconnection_answer_bytes = \"{bytes}MiB\"");
     let limited = Limited::start(&limits(8)).await;
     fill(&limited).await;
-    // Listings have half of the bytes, one MiB each.
+    // Listings may use half of the bytes, one MiB each.
     let answers_fifth = async |wire: &mut Wire| {
         let fifth = ask(wire, "1S").await;
         wire.send(&window(fifth, 1 << 20)).await;

@@ -41,7 +41,7 @@ async fn wait(reloads: &Reloads, task: &str, waiters: u32) -> Call {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiting_calls_follow_waiters() {
+async fn waiting_calls_follow_a_reloaded_limit() {
     let limited = Limited::start("waiters = 2").await;
     let reloads = &limited.reloads;
     reloads.world.admit("p", "d", "holder").await;
@@ -69,7 +69,7 @@ async fn waiting_calls_follow_waiters() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn watchers_follow_watchers() {
+async fn watchers_follow_a_reloaded_limit() {
     let limited = Limited::start("watchers = 1").await;
     let client = &limited.reloads.world.client;
     let refused = async || {
@@ -102,7 +102,8 @@ async fn watchers_follow_watchers() {
     limited.finish().await;
 }
 
-/// The old limits hold after each file with an error, and after a file that needs a restart.
+/// The old limits stay in force after each file with an error, and after a file that needs a
+/// restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_with_an_error_changes_no_limit() {
     let limited = Limited::start("waiters = 1").await;
@@ -138,7 +139,7 @@ async fn a_dry_run_names_the_old_and_the_new_limit() {
     let changed = limits.replace("16MiB", "32MiB").replace("3s", "5s").replace('5', "6");
     limited.reloads.write(&(pool("p", 1) + &section(&(changed + "unsynced_changes = 2000"))));
     let shown = limited.reloads.command(&["reload", "--dry-run"]).await;
-    // Unless the check of the contents was first.
+    // Unless the check of the contents came first.
     if !printed(&shown).starts_with("no difference") {
         let expected = "limits.answer_timeout: \"3s\" -> \"6s\"\n\
                         limits.request_bytes: \"16MiB\" -> \"32MiB\"\n\

@@ -15,14 +15,14 @@ const ADMIT: &str = "/tollgate.v1.AdmissionService/AdmitTask";
 /// The identifier of SETTINGS_MAX_CONCURRENT_STREAMS.
 const STREAMS: u16 = 3;
 
-/// A connection from another address than that of the bystander.
+/// A connection from an address other than the bystander's.
 async fn connect(port: u16) -> Wire {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(([127, 0, 0, 2], 0).into()).unwrap();
     Wire::over(socket.connect(([127, 0, 0, 1], port).into()).await.unwrap(), &[]).await
 }
 
-/// The same; `None` if the server closes it at once.
+/// The same; `None` if the server closes it immediately.
 async fn accepted(port: u16) -> Option<Wire> {
     let mut wire = connect(port).await;
     wire.first().await.map(|_| wire)

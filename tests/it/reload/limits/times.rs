@@ -1,4 +1,4 @@
-//! Timeouts: a connection follows those of its start.
+//! Timeouts: a connection keeps those in force when it began.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ impl Slow {
         Slow::Call(wire)
     }
 
-    /// The client does not take the answer.
+    /// The client does not read the answer.
     async fn untaken(port: u16) -> Slow {
         let mut wire = Wire::connect(port, &[(WINDOW, 0)]).await;
         wire.call(ADMIT, &admit("untaken", "d", "t")).await;

@@ -1,4 +1,4 @@
-//! Devices that hold and complete tasks, and a record of each call.
+//! Devices that acquire slots and complete tasks, and a record of each call.
 
 use std::{
     sync::{
