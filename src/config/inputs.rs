@@ -80,7 +80,7 @@ impl Tried {
     }
 
     /// Stores the files as the last tried ones.
-    pub(super) fn note(&mut self, inputs: &Inputs) {
+    pub(super) fn record(&mut self, inputs: &Inputs) {
         self.hash = self.hashes.hash_one(inputs);
     }
 }

@@ -139,7 +139,7 @@ impl Reloader {
             let (loaded, differences) = checked?;
             return Ok(Reloaded { differences, hash: loaded.hash });
         }
-        tried.note(inputs);
+        tried.record(inputs);
         let (loaded, differences) = checked.inspect_err(|error| {
             configuration::failed(&error.to_string());
             tracing::error!(

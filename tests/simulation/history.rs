@@ -51,7 +51,7 @@ pub struct History {
 }
 
 impl History {
-    pub fn note(&mut self, step: u64, happened: Happened) {
+    pub fn record(&mut self, step: u64, happened: Happened) {
         if let Some(digest) = &mut self.digest {
             digest.write(format!("{step} {happened:?}").as_bytes());
         }

@@ -145,15 +145,15 @@ impl World {
 
     fn sweep(&mut self) {
         self.life.embedded().sweep_all();
-        self.note(Happened::Swept);
+        self.record(Happened::Swept);
     }
 
     pub fn digest(&self) -> u64 {
         self.history.digest.as_ref().map_or(0, Hasher::finish)
     }
 
-    fn note(&mut self, happened: Happened) {
-        self.history.note(self.step, happened);
+    fn record(&mut self, happened: Happened) {
+        self.history.record(self.step, happened);
     }
 
     pub fn violated(&self, rule: &str, request: Option<&Request>) -> ! {
@@ -204,13 +204,13 @@ impl World {
         match poll(&mut answering) {
             Some(Ok(answer)) => self.answered(&request, &answer, at),
             Some(Err(Error::Unavailable(why))) if self.life.engine.check().is_err() => {
-                self.note(Happened::Refused(request, why));
+                self.record(Happened::Refused(request, why));
             }
             Some(Err(error)) => {
                 self.violated(&format!("every call is decided: {error}"), Some(&request))
             }
             None => {
-                self.note(Happened::Waits(at.now, request.clone()));
+                self.record(Happened::Waits(at.now, request.clone()));
                 self.waiting.push_back(Waiting { request, at, answering });
                 // Usually the thread of the log follows soon.
                 if self.durability == Durability::Interval && self.random.random_bool(0.7) {
@@ -227,7 +227,7 @@ impl World {
 
     fn answered(&mut self, request: &Request, answer: &Answer, at: Moment) {
         let Moment { now, system } = at;
-        self.note(Happened::Answered(now, request.clone(), answer.clone()));
+        self.record(Happened::Answered(now, request.clone(), answer.clone()));
         if let Err(rule) = self.callers.check(request, answer, now) {
             self.violated(rule, Some(request));
         }
@@ -283,7 +283,7 @@ impl World {
         if self.life.now() != before + length {
             self.violated("time runs at the rate of the clock, and never stands still", None);
         }
-        self.note(Happened::Passed(length));
+        self.record(Happened::Passed(length));
         if length > LONG {
             self.network.clear();
             self.set_full(false);
@@ -308,7 +308,7 @@ impl World {
         self.life.writer.write();
         self.life.written_at = self.life.source();
         let is_down = self.life.engine.check().is_ok();
-        self.note(Happened::Written { mark: self.mark, is_down });
+        self.record(Happened::Written { mark: self.mark, is_down });
         if is_down {
             self.all_is_down();
         } else if is_marked {
@@ -334,7 +334,7 @@ impl World {
         self.mark += 1;
         self.life.writer.log();
         let is_logged = self.life.engine.check().is_ok();
-        self.note(Happened::Logged { mark: self.mark, is_logged });
+        self.record(Happened::Logged { mark: self.mark, is_logged });
         if is_logged {
             self.logged = self.mark;
             for mut waiting in std::mem::take(&mut self.waiting) {
@@ -368,7 +368,7 @@ impl World {
 
     fn set_full(&mut self, is_full: bool) {
         if self.disk.set_full(is_full) != is_full {
-            self.note(Happened::Full(is_full));
+            self.record(Happened::Full(is_full));
         }
     }
 }

@@ -49,7 +49,8 @@ impl Callers {
     /// Records the ticket of a call that has to wait.
     pub fn asked<D: Waits>(&mut self, decision: &D, outcome: &D::Outcome) {
         let mut asked = decision.clone();
-        if let (Some(waiting), Proceed::Waits(ticket)) = (asked.waiting().take(), D::turn(outcome))
+        if let (Some(waiting), Proceed::Waits(ticket)) =
+            (asked.waiting().take(), D::proceed(outcome))
         {
             self.placed.insert(waiting.number, (decision.waiter().into(), ticket));
         }

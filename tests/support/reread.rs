@@ -44,7 +44,7 @@ impl Reread {
             *state = self.read(decision.partition());
             self.count += 1;
         }
-        state.note_changes();
+        state.track_changes();
         let outcome = decision.decide(state, now);
         self.keep(decision.partition(), state);
         outcome
@@ -53,7 +53,7 @@ impl Reread {
     /// Stores the changes of a state.
     pub fn keep<S: Recorded>(&mut self, partition: &[u8], state: &mut S) {
         let (mut changes, mut head) = (Changes::default(), Vec::new());
-        changes.of::<S>(partition);
+        changes.set_partition::<S>(partition);
         state.head(&mut head);
         changes.head(&head);
         state.drain(&mut changes);

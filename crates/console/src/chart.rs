@@ -42,8 +42,8 @@ impl fmt::Display for Chart {
             write!(f, " <span class=\"key {class}\">{name} <b>{}</b></span>", line.last())?;
         }
         f.write_str("</figcaption><div class=\"axis\" aria-hidden=\"true\">")?;
-        for share in [1.0, 0.5, 0.0] {
-            write!(f, "<span>{}</span>", number(top * share))?;
+        for fraction in [1.0, 0.5, 0.0] {
+            write!(f, "<span>{}</span>", number(top * fraction))?;
         }
         write!(
             f,

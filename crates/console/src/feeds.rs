@@ -15,8 +15,8 @@ use tokio::time::{sleep, timeout};
 use super::{
     events::{EventRow, EventSource, EventStream},
     page::Problem,
+    quota::{Permit, Quota},
     sessions::RightsId,
-    shares::{HeldShare, SharedMaximum},
     visit::Visit,
 };
 use tollgate_telemetry::coarse;
@@ -37,15 +37,12 @@ const TRY_EVERY: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(super) struct EventFeeds {
     by_id: Mutex<HashMap<FeedId, Arc<EventFeed>>>,
-    shares: SharedMaximum,
+    quota: Quota,
 }
 
 impl Default for EventFeeds {
     fn default() -> EventFeeds {
-        EventFeeds {
-            by_id: Mutex::default(),
-            shares: SharedMaximum::new(FEEDS_MAX, "event streams"),
-        }
+        EventFeeds { by_id: Mutex::default(), quota: Quota::new(FEEDS_MAX, "event streams") }
     }
 }
 
@@ -56,7 +53,7 @@ type FeedId = (RightsId, EventSource);
 #[derive(Debug)]
 struct EventFeed {
     state: Mutex<FeedState>,
-    _share: HeldShare,
+    _permit: Permit,
 }
 
 #[derive(Debug)]
@@ -71,7 +68,7 @@ struct FeedState {
 
 impl EventFeeds {
     /// The last events of a source, the newest first. Fails if the visitor may not watch it, or if the
-    /// maximum of feeds, or the caller's share of it, is reached.
+    /// maximum of feeds, or the quota of the caller, is reached.
     pub(super) async fn read(
         &self,
         visit: &Visit,
@@ -92,11 +89,12 @@ impl EventFeeds {
     }
 
     async fn start(&self, visit: &Visit, id: FeedId) -> Result<Arc<EventFeed>, Problem> {
-        let share = self.shares.take(&visit.holder());
-        let share = share.map_err(|refused| Problem::Busy(format!("{refused}; retry in 15 s")))?;
+        let permit = self.quota.acquire(&visit.holder());
+        let permit =
+            permit.map_err(|refused| Problem::Busy(format!("{refused}; retry in 15 s")))?;
         let stream = visit.watch(&id.1, "0").await?;
         let state = FeedState { events: VecDeque::new(), read: coarse(), problem: None };
-        let feed = Arc::new(EventFeed { state: Mutex::new(state), _share: share });
+        let feed = Arc::new(EventFeed { state: Mutex::new(state), _permit: permit });
         {
             let mut feeds = self.by_id.lock();
             // Another visit may have been faster.

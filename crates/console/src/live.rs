@@ -12,8 +12,8 @@ use tokio::{sync::watch, time::sleep};
 
 use super::{
     page::{ConsolePage, PagePart, Problem},
+    quota::{Permit, Quota, QuotaReached},
     sessions::RightsId,
-    shares::{HeldShare, ShareRefused, SharedMaximum},
     visit::Visit,
 };
 use tollgate_core::time::{Timestamp, monotonic};
@@ -55,8 +55,8 @@ impl PageId {
 pub(super) struct LivePages {
     watched: Mutex<HashMap<PageId, WatchedPage>>,
     kept: Mutex<HashMap<PageId, (Timestamp, Arc<ConsolePage>)>>,
-    streams: SharedMaximum,
-    pages: SharedMaximum,
+    streams: Quota,
+    pages: Quota,
 }
 
 impl Default for LivePages {
@@ -64,8 +64,8 @@ impl Default for LivePages {
         LivePages {
             watched: Mutex::default(),
             kept: Mutex::default(),
-            streams: SharedMaximum::new(STREAMS_MAX, "live pages"),
-            pages: SharedMaximum::new(PAGES_MAX, "different live pages"),
+            streams: Quota::new(STREAMS_MAX, "live pages"),
+            pages: Quota::new(PAGES_MAX, "different live pages"),
         }
     }
 }
@@ -77,7 +77,7 @@ struct WatchedPage {
     /// Whether the next rendering is published although nothing changed, for a new watcher. Its
     /// page may be newer than the last rendering, because it shows the result of an action.
     is_due: bool,
-    _share: HeldShare,
+    _permit: Permit,
 }
 
 /// The parts of a page at one moment.
@@ -101,25 +101,25 @@ struct LivePart {
 #[derive(Debug)]
 pub(super) struct Watching {
     pub(super) parts: watch::Receiver<PartsNow>,
-    _share: HeldShare,
+    _permit: Permit,
 }
 
 impl LivePages {
     /// Watches a page. Fails if the maximum of streams or of live pages is reached, or the caller's
     /// quota of it.
-    pub(super) fn watch(&self, visit: Visit) -> Result<Watching, ShareRefused> {
+    pub(super) fn watch(&self, visit: Visit) -> Result<Watching, QuotaReached> {
         let (id, holder) = (PageId::of(&visit), visit.holder());
-        let stream = self.streams.take(&holder)?;
+        let stream = self.streams.acquire(&holder)?;
         let mut watched = self.watched.lock();
         if let Some(page) = watched.get_mut(&id) {
             page.is_due = true;
-            return Ok(Watching { parts: page.sender.subscribe(), _share: stream });
+            return Ok(Watching { parts: page.sender.subscribe(), _permit: stream });
         }
-        let share = self.pages.take(&holder)?;
+        let permit = self.pages.acquire(&holder)?;
         let (sender, parts) = watch::channel(PartsNow::default());
-        watched.insert(id.clone(), WatchedPage { sender, is_due: false, _share: share });
+        watched.insert(id.clone(), WatchedPage { sender, is_due: false, _permit: permit });
         tokio::spawn(async move { visit.console.live.render(&id, &visit).await });
-        Ok(Watching { parts, _share: stream })
+        Ok(Watching { parts, _permit: stream })
     }
 
     /// Renders a page until its last watcher has left.

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::{
     history::{STEPS, step_now},
-    shares::{HeldShare, Holder, SharedMaximum},
+    quota::{Holder, Permit, Quota},
 };
 use tollgate_core::names::Name;
 
@@ -44,7 +44,7 @@ enum UsageSource<'a> {
 #[derive(Debug)]
 pub(super) struct PoolHistory {
     pools: Mutex<KnownPools>,
-    shares: SharedMaximum,
+    quota: Quota,
 }
 
 #[derive(Debug, Default)]
@@ -59,32 +59,32 @@ struct KnownPool {
     /// The oldest first.
     steps: VecDeque<PoolStep>,
     is_sampled: bool,
-    _share: HeldShare,
+    _permit: Permit,
 }
 
 impl Default for PoolHistory {
     fn default() -> PoolHistory {
-        PoolHistory { pools: Mutex::default(), shares: SharedMaximum::new(POOLS_MAX, "pools") }
+        PoolHistory { pools: Mutex::default(), quota: Quota::new(POOLS_MAX, "pools") }
     }
 }
 
 impl PoolHistory {
     /// Records the usage that a page shows. Does nothing if the maximum of pools, or the quota of
     /// the caller, is reached.
-    pub(super) fn note(&self, holder: &Holder, pool: &Name, usage: PoolStep) {
-        self.note_at(UsageSource::Page(holder), pool, usage, step_now());
+    pub(super) fn record(&self, holder: &Holder, pool: &Name, usage: PoolStep) {
+        self.record_at(UsageSource::Page(holder), pool, usage, step_now());
     }
 
     /// Records a sample. If no space is left, it replaces a pool that only pages showed.
     pub(super) fn sample(&self, pool: &Name, usage: PoolStep) {
-        self.note_at(UsageSource::Sample, pool, usage, step_now());
+        self.record_at(UsageSource::Sample, pool, usage, step_now());
     }
 
-    fn note_at(&self, source: UsageSource<'_>, pool: &Name, usage: PoolStep, at: u32) {
+    fn record_at(&self, source: UsageSource<'_>, pool: &Name, usage: PoolStep, at: u32) {
         let mut pools = self.pools.lock();
         if !pools.by_name.contains_key(pool) {
-            let Some(share) = self.place(&mut pools, source, at) else { return };
-            let known = KnownPool { steps: VecDeque::new(), is_sampled: false, _share: share };
+            let Some(permit) = self.place(&mut pools, source, at) else { return };
+            let known = KnownPool { steps: VecDeque::new(), is_sampled: false, _permit: permit };
             pools.by_name.insert(pool.detached(), known);
         }
         let Some(known) = pools.by_name.get_mut(pool) else { return };
@@ -103,13 +103,13 @@ impl PoolHistory {
     }
 
     /// Makes space for a further pool. Removes pools without a recent step, at most once in a step.
-    fn place(&self, pools: &mut KnownPools, source: UsageSource<'_>, at: u32) -> Option<HeldShare> {
+    fn place(&self, pools: &mut KnownPools, source: UsageSource<'_>, at: u32) -> Option<Permit> {
         let holder = match source {
             UsageSource::Page(holder) => holder,
             UsageSource::Sample => &None,
         };
-        if let Ok(share) = self.shares.take(holder) {
-            return Some(share);
+        if let Ok(permit) = self.quota.acquire(holder) {
+            return Some(permit);
         }
         if mem::replace(&mut pools.cleaned, at) != at {
             pools.by_name.retain(|_, pool| pool.last() + AGE_MAX > at);
@@ -119,7 +119,7 @@ impl PoolHistory {
             let oldest = shown.min_by_key(|(_, pool)| pool.last()).map(|(name, _)| name.clone());
             pools.by_name.remove(&oldest?);
         }
-        self.shares.take(holder).ok()
+        self.quota.acquire(holder).ok()
     }
 
     /// The complete steps of a pool, the oldest first; `None` for steps without a value.
@@ -174,7 +174,7 @@ mod tests {
     fn fill(history: &PoolHistory, source: UsageSource<'_>, prefix: &str) {
         for number in 0..2 * POOLS_MAX {
             let name = pool(&format!("{prefix}{number}"));
-            history.note_at(source, &name, PoolStep::default(), 1_000);
+            history.record_at(source, &name, PoolStep::default(), 1_000);
         }
     }
 
@@ -187,9 +187,9 @@ mod tests {
     fn pools_are_remembered_for_15_minutes() {
         assert_eq!(size_of::<PoolStep>(), 16);
         let (history, name, start) = (PoolHistory::default(), pool("p"), 1_000);
-        history.note_at(OPEN, &name, PoolStep::new(3, 5, 1), start);
-        history.note_at(UsageSource::Sample, &name, PoolStep::new(2, 6, 0), start);
-        history.note_at(OPEN, &name, PoolStep::new(1, 6, 0), start + 2);
+        history.record_at(OPEN, &name, PoolStep::new(3, 5, 1), start);
+        history.record_at(UsageSource::Sample, &name, PoolStep::new(2, 6, 0), start);
+        history.record_at(OPEN, &name, PoolStep::new(1, 6, 0), start + 2);
         let steps = history.steps_at(&name, start + 3);
         assert_eq!(steps.len(), STEPS);
         let seen = |step: &Option<PoolStep>| step.map(|it| (it.in_use, it.capacity, it.waiters));
@@ -198,10 +198,10 @@ mod tests {
         assert_eq!(history.steps_at(&name, start + 2).iter().flatten().count(), 1);
         assert!(history.steps_at(&pool("q"), start + 3).iter().all(Option::is_none));
         let later = start + 2 * AGE_MAX;
-        history.note_at(OPEN, &name, PoolStep::new(9, 9, 9), later);
+        history.record_at(OPEN, &name, PoolStep::new(9, 9, 9), later);
         assert_eq!(history.pools.lock().by_name[&name].steps.len(), 1);
         // A machine that has just started has few steps.
-        history.note_at(OPEN, &pool("early"), PoolStep::new(1, 1, 0), 0);
+        history.record_at(OPEN, &pool("early"), PoolStep::new(1, 1, 0), 0);
         assert_eq!(history.steps_at(&pool("early"), 1)[STEPS - 1].unwrap().in_use, 1);
     }
 
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(count(&history, false), POOLS_MAX * 3 / 4);
         fill(&history, OPEN, "open");
         assert_eq!(count(&history, false), POOLS_MAX);
-        history.note_at(OPEN, &pool("new"), PoolStep::default(), 1_000 + AGE_MAX);
+        history.record_at(OPEN, &pool("new"), PoolStep::default(), 1_000 + AGE_MAX);
         assert_eq!(count(&history, false), 1);
     }
 

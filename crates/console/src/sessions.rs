@@ -9,7 +9,7 @@ use ring::{
     rand::{SecureRandom, SystemRandom},
 };
 
-use super::shares::{HeldShare, Holder, SharedMaximum};
+use super::quota::{Holder, Permit, Quota};
 use tollgate_telemetry::coarse;
 
 /// How long a session lasts.
@@ -74,14 +74,14 @@ pub(super) struct Session {
 #[derive(Debug)]
 pub(super) struct Sessions {
     by_id: Mutex<ById>,
-    shares: SharedMaximum,
+    quota: Quota,
 }
 
-type ById = HashMap<String, (Session, HeldShare)>;
+type ById = HashMap<String, (Session, Permit)>;
 
 impl Default for Sessions {
     fn default() -> Sessions {
-        Sessions { by_id: Mutex::default(), shares: SharedMaximum::new(SESSIONS_MAX, "sessions") }
+        Sessions { by_id: Mutex::default(), quota: Quota::new(SESSIONS_MAX, "sessions") }
     }
 }
 
@@ -93,26 +93,26 @@ impl Sessions {
         let id: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let mut sessions = self.by_id.lock();
         sessions.retain(|_, (session, _)| session.is_current());
-        let share = match self.shares.take(caller) {
-            Ok(share) => share,
+        let permit = match self.quota.acquire(caller) {
+            Ok(permit) => permit,
             Err(_) => self.replaced(&mut sessions, caller)?,
         };
         let session = Session { token, namespace: String::new(), start: coarse() };
-        sessions.insert(id.clone(), (session, share));
+        sessions.insert(id.clone(), (session, permit));
         Some(id)
     }
 
     /// Ends the oldest session of a caller, or of all if the caller has none. Returns a slot for
     /// another.
-    fn replaced(&self, sessions: &mut ById, caller: &Holder) -> Option<HeldShare> {
-        let own = sessions.iter().filter(|(_, (_, share))| share.is_of(caller));
+    fn replaced(&self, sessions: &mut ById, caller: &Holder) -> Option<Permit> {
+        let own = sessions.iter().filter(|(_, (_, permit))| permit.is_of(caller));
         let oldest = oldest(own).or_else(|| oldest(sessions.iter()))?;
-        let (_, share) = sessions.remove(&oldest)?;
-        if share.is_of(caller) {
-            return Some(share);
+        let (_, permit) = sessions.remove(&oldest)?;
+        if permit.is_of(caller) {
+            return Some(permit);
         }
-        drop(share);
-        self.shares.take(caller).ok()
+        drop(permit);
+        self.quota.acquire(caller).ok()
     }
 
     /// The session of an id, unless it has ended.
@@ -137,7 +137,7 @@ impl Sessions {
 
 /// The id of the oldest of some sessions.
 fn oldest<'a>(
-    sessions: impl Iterator<Item = (&'a String, &'a (Session, HeldShare))>,
+    sessions: impl Iterator<Item = (&'a String, &'a (Session, Permit))>,
 ) -> Option<String> {
     sessions.min_by_key(|(_, (session, _))| session.start).map(|(id, _)| id.clone())
 }

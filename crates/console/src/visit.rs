@@ -8,9 +8,9 @@ use super::{
     history::CallHistory,
     page::{ConsolePage, Problem},
     pool_history::PoolHistory,
+    quota::Holder,
     services::{ConsoleCaller, InProcess},
     sessions::RightsId,
-    shares::Holder,
 };
 use bytes::Bytes;
 use hyper::http::request::Parts;

@@ -14,12 +14,12 @@ impl Cost {
     /// slower machines.
     pub const CALL_MAX: u32 = 3000;
     /// A decision that reads and writes a few keys of bounded size.
-    pub const PLAIN: Cost = Cost::of(60);
+    pub const PLAIN: Cost = Cost::from_micros(60);
     /// Above this total, in µs, the decisions of one RPC travel in bulk.
     const TOGETHER_MAX: u64 = 2 * Cost::CALL_MAX as u64;
 
     /// A decision that takes this many µs.
-    pub const fn of(micros: u32) -> Cost {
+    pub const fn from_micros(micros: u32) -> Cost {
         Cost { micros, is_bulk: false }
     }
 

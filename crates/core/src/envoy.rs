@@ -4,7 +4,7 @@
 //! of the tree matches one entry, and the rule at the depth of the last entry applies.
 //! [`CountHits`](crate::rate::CountHits) and [`CountAll`](crate::rate::CountAll) do the counting.
 //! This module selects the rules ([`Domain::find`]), and makes one answer of their counts
-//! ([`Ruling::of`]).
+//! ([`Ruling::from_descriptors`]).
 
 mod counters;
 mod explain;

@@ -31,8 +31,8 @@ pub mod denial;
 pub mod envoy;
 pub mod error;
 pub mod fallback;
+mod footprint;
 pub mod globs;
-mod holds;
 pub mod lease;
 pub mod lock;
 pub mod names;
@@ -52,7 +52,7 @@ use std::{any::Any, fmt};
 pub use allowance::Allowance;
 pub use as_of::AsOf;
 pub use cost::Cost;
-pub use holds::{ENTRY_BYTES, Grows, Holds, PARTITION_BYTES, Takes, Taking};
+pub use footprint::{ENTRY_BYTES, Footprint, Grows, PARTITION_BYTES, Takes, Taking};
 pub use properties::{Ends, Issues, Listing, Outcomes, Priority, Properties, Warms};
 pub use undo::{Revocable, Revocation, Undo, UndoRule};
 pub use wire::{
@@ -116,7 +116,7 @@ pub trait Joined: Decision + Clone {
     fn join(&mut self, next: &Self) -> bool;
     /// Splits the outcome of a merged decision into one outcome for each part, in order. `None` if
     /// the merged decision was refused: each part is then decided separately.
-    fn share(outcome: &Self::Outcome, joined: &[Self]) -> Option<Vec<Self::Outcome>>;
+    fn split(outcome: &Self::Outcome, joined: &[Self]) -> Option<Vec<Self::Outcome>>;
     /// Whether the decision was refused because it lacks its preparation.
     fn is_unprepared(outcome: &Self::Outcome) -> bool;
     /// The preparation for all of these unprepared decisions of one partition; `None` for none.
@@ -220,8 +220,8 @@ pub trait State: Default + Send + 'static {
         false
     }
     /// What the partition holds, for the limits of namespaces. Takes a constant time.
-    fn holds(&self) -> Holds {
-        Holds::default()
+    fn footprint(&self) -> Footprint {
+        Footprint::default()
     }
     /// Whether a fresh state would give the same answers. The engine then drops this one.
     fn is_vacant(&self, now: Timestamp) -> bool;

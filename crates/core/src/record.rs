@@ -40,7 +40,7 @@ pub trait Recorded: State + fmt::Debug {
     const RESERVES: bool = false;
 
     /// Starts to record changed parts. Called once, before the first decision.
-    fn note_changes(&mut self) {}
+    fn track_changes(&mut self) {}
     /// Appends the head; appends nothing if it equals the head of a fresh state.
     fn head(&self, _: &mut Vec<u8>) {}
     /// Appends the parts that changed since the last call.
@@ -143,14 +143,14 @@ impl Touched {
     }
 
     /// Records a name, given in pieces.
-    pub(crate) fn note(&mut self, parts: &[&[u8]]) {
+    pub(crate) fn record(&mut self, parts: &[&[u8]]) {
         if let Some(names) = &mut self.0 {
             names.push(parts.concat().into());
         }
     }
 
     /// Returns the names recorded since the last call.
-    pub(crate) fn take(&mut self) -> Vec<Box<[u8]>> {
+    pub(crate) fn drain(&mut self) -> Vec<Box<[u8]>> {
         self.0.as_mut().map(|names| std::mem::take(&mut **names)).unwrap_or_default()
     }
 }

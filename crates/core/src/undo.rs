@@ -51,7 +51,7 @@ pub struct Revocation {
 impl Revocation {
     /// Revokes with this decision; its keys start with `prefix`.
     pub fn by<D: Decision<Outcome = bool>>(decision: &D, prefix: &str) -> Revocation {
-        let arguments = Call::of(decision, prefix).finish();
+        let arguments = Call::encode(decision, prefix).finish();
         Revocation { script: D::SCRIPT, arguments, is_done: D::parse }
     }
 }
@@ -61,7 +61,9 @@ pub struct UndoRule(Box<dyn Fn(Reply) -> Undo + Send + Sync>);
 
 impl UndoRule {
     /// Classifies by the parsed outcome. An unreadable reply counts: the caller gets the error.
-    pub fn of<D: Decision>(undo: impl Fn(&D::Outcome) -> Undo + Send + Sync + 'static) -> UndoRule {
+    pub fn from_outcome<D: Decision>(
+        undo: impl Fn(&D::Outcome) -> Undo + Send + Sync + 'static,
+    ) -> UndoRule {
         UndoRule(Box::new(move |mut reply| match D::parse(&mut reply) {
             Ok(outcome) => undo(&outcome),
             Err(_) => Undo::Counts,

@@ -72,7 +72,7 @@ pub trait Waits: Decision + Clone {
     /// The heartbeat for the queue of its partition.
     type Heartbeat: Decision<Outcome = HeartbeatAnswer> + Clone;
     /// The decision that revokes a grant.
-    type TakeBack: Decision<State = Self::State> + Clone;
+    type Revoke: Decision<State = Self::State> + Clone;
     /// The configured rules that a waiting call follows; `()` for none.
     type Rules: Send + Sync + 'static;
 
@@ -89,9 +89,9 @@ pub trait Waits: Decision + Clone {
     /// The decision that revokes the grant of this outcome, by its token. `None` if the outcome
     /// grants nothing, or a lease that an earlier call was granted. It leaves a lease with which
     /// another call was answered.
-    fn take_back(&self, outcome: &Self::Outcome) -> Option<Self::TakeBack>;
+    fn revoke(&self, outcome: &Self::Outcome) -> Option<Self::Revoke>;
     /// Whether the waiter may proceed, according to the outcome.
-    fn turn(outcome: &Self::Outcome) -> Proceed;
+    fn proceed(outcome: &Self::Outcome) -> Proceed;
     /// When the next lease expires, which may free a slot for a waiter.
     fn frees_in(outcome: &Self::Outcome) -> Option<Millis>;
 }
@@ -116,7 +116,7 @@ pub(crate) fn push_waiting(call: &mut Call, waiting: Option<&WaitingCall>) {
 }
 
 /// Decides whether a caller may take a free slot. Creates the queue for the first waiter.
-pub(crate) fn take_turn(
+pub(crate) fn try_proceed(
     queue: &mut Option<Box<Queue>>,
     waiter: &[u8],
     waiting: Option<&WaitingCall>,
@@ -132,7 +132,7 @@ pub(crate) fn take_turn(
         }
         queue => {
             let queue = queue.get_or_insert_default();
-            queue.take_turn(waiter, waiting, free, barging, allowance, now)
+            queue.try_proceed(waiter, waiting, free, barging, allowance, now)
         }
     }
 }

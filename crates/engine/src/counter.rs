@@ -35,7 +35,7 @@ use super::{
 };
 use crate::budget::{NamespaceUse, Total};
 use tollgate_core::{
-    Decision, Holds, State,
+    Decision, Footprint, State,
     error::Error,
     names::{Name, Namespace},
     time::monotonic,
@@ -63,7 +63,7 @@ impl Engine {
     /// tasks of a partition. Does nothing on the embedded engine, whose counts are exact.
     pub async fn count<D>(&self, decision: impl Fn(Name) -> D)
     where
-        D: Decision<State: Tabled, Outcome = Holds>,
+        D: Decision<State: Tabled, Outcome = Footprint>,
     {
         match self {
             Engine::Embedded(_) => pending().await,
@@ -76,7 +76,7 @@ impl Engine {
     /// Counts leases and queued tasks.
     async fn count_held<D>(&self, engine: &Redis, decision: &impl Fn(Name) -> D)
     where
-        D: Decision<State: Tabled, Outcome = Holds>,
+        D: Decision<State: Tabled, Outcome = Footprint>,
     {
         let failures = Failures::new(HELD_FAILED);
         loop {
@@ -91,7 +91,7 @@ impl Engine {
             for (prefix, used) in wanted {
                 [Total::Leases, Total::Queued].iter().for_each(|total| used.begin(*total));
                 match self.held(engine, &prefix, used.servers(), decision, &failures).await {
-                    Ok(Holds { leases, queued, .. }) => {
+                    Ok(Footprint { leases, queued, .. }) => {
                         used.end(Total::Leases, leases);
                         used.end(Total::Queued, queued);
                     }
@@ -111,16 +111,16 @@ impl Engine {
         servers: u32,
         decision: &impl Fn(Name) -> D,
         failures: &Failures,
-    ) -> Result<Holds, Error>
+    ) -> Result<Footprint, Error>
     where
-        D: Decision<State: Tabled, Outcome = Holds>,
+        D: Decision<State: Tabled, Outcome = Footprint>,
     {
         let namespace = namespace(prefix)?;
         let index =
             IndexOf { capability: D::State::CAPABILITY, is_default: namespace.is_default() };
         // A new note moves a name to the end of the index. The walk finds it there again.
         let (mut seen, hasher) = (HashSet::new(), RandomState::new());
-        let (mut total, mut after) = (Holds::default(), None);
+        let (mut total, mut after) = (Footprint::default(), None);
         loop {
             engine.check()?;
             let begin = monotonic();

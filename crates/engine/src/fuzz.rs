@@ -67,7 +67,7 @@ fn run<S: Recorded>(entries: &[(&[u8], &[u8])]) {
         }
     }
     state.restored();
-    state.note_changes();
+    state.track_changes();
     let mut bin = Bin::new();
     for now in [Timestamp(0), NOW, Timestamp(u64::MAX >> 12)] {
         for _ in 0..SWEEPS_MAX {
@@ -79,7 +79,7 @@ fn run<S: Recorded>(entries: &[(&[u8], &[u8])]) {
     }
     drop(state.take_wake_ups());
     let mut changes = Changes::default();
-    changes.of::<S>(b"partition");
+    changes.set_partition::<S>(b"partition");
     state.drain(&mut changes);
     state.head(&mut Vec::new());
 }

@@ -226,7 +226,7 @@ impl<D: Degradable<State: Sharded>> Stages<D> for WithFallback {
 
 /// Whether the step of a waiter only removed expired entries.
 fn asks_again<D: Waits>(outcome: &D::Outcome) -> bool {
-    D::turn(outcome) == Proceed::Again
+    D::proceed(outcome) == Proceed::Again
 }
 
 /// The denial cache, the store and the fallback.

@@ -77,7 +77,7 @@ impl Engine {
         if answered.source != AnsweredBy::Store {
             return None;
         }
-        let (engine, decision) = (self.clone(), decision.take_back(&answered.outcome)?);
+        let (engine, decision) = (self.clone(), decision.revoke(&answered.outcome)?);
         let take_back = Box::new(move || {
             engine.take_back_later(engine.clone().take_back(decision.clone()));
         });

@@ -13,7 +13,7 @@ use tollgate_core::envoy::{DescriptorRuling, EnvoyRules, EnvoySettings, Ruling};
 pub(super) fn without_domain(request: &RateLimitRequest, rules: &EnvoyRules) -> RateLimitResponse {
     let none = request.descriptors.iter().map(|_| DescriptorRuling::NoLimit);
     let none: Vec<_> = none.collect();
-    response(request, &none, &Ruling::of(&none, &rules.settings), &rules.settings)
+    response(request, &none, &Ruling::from_descriptors(&none, &rules.settings), &rules.settings)
 }
 
 /// Builds the response.

@@ -90,7 +90,7 @@ impl EnvoyHandlers {
             }
         };
         let descriptors = rulings(planned, &counted);
-        let ruling = Ruling::of(&descriptors, &rules.settings);
+        let ruling = Ruling::from_descriptors(&descriptors, &rules.settings);
         if ruling.is_over {
             tracing::debug!(domain = %domain.name, "over the limit");
         }

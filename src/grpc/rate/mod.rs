@@ -71,7 +71,7 @@ fn log_refusal(check: &CheckRate, checked: &Answered<CheckOutcome>) {
         && !answer.is_allowed()
     {
         if let Some(policy) = check.name.policy() {
-            refusals::note(policy, check.name.key());
+            refusals::record(policy, check.name.key());
         }
         tracing::debug!(
             namespace = Namespace::text_of(check.name.as_bytes()),
@@ -207,7 +207,7 @@ impl RateService for RateHandlers {
     ) -> Answer<pb::ListPoliciesResponse> {
         let (_, scope, _) = deadline::of(request);
         let rules = self.rules.load();
-        let policies = rules.policies.of(scope.namespace());
+        let policies = rules.policies.in_namespace(scope.namespace());
         let policies = policies.filter(|policy| scope.permits(&policy.name));
         let policies = policies.map(convert::policy).collect();
         Ok(Response::new(pb::ListPoliciesResponse { policies }))

@@ -116,7 +116,7 @@ impl ServerSpan {
         self.is_ended = true;
         let Some(call) = self.calls.first() else { return };
         let (start, end) = self.start.until_now();
-        Exemplar::note(self.position, call.context.trace, start, end);
+        Exemplar::record(self.position, call.context.trace, start, end);
         let code_name = code_name(code);
         let text = |text: Cow<'static, str>| SpanValue::Text(text);
         let mut attributes: Vec<Attribute> = vec![

@@ -67,7 +67,7 @@ pub struct TlsGeneration {
 impl TlsGeneration {
     /// Records that the generation is in use. Logs a warning if other users can read its key.
     pub(super) fn note(&self) {
-        configuration::note_certificate(self.expiry.unwrap_or_default());
+        configuration::record_certificate(self.expiry.unwrap_or_default());
         let mode = fs::metadata(&self.key).map(|metadata| metadata.permissions().mode());
         if mode.is_ok_and(|mode| mode & 0o077 != 0) {
             let file = self.key.display();

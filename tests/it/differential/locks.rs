@@ -113,31 +113,31 @@ impl History {
                 self.callers.asked(&decision, &acquisition);
                 match acquisition {
                     Acquisition::Acquired { lease, replayed } => {
-                        self.note(if replayed { "replayed" } else { "acquired" });
+                        self.record(if replayed { "replayed" } else { "acquired" });
                         self.tokens.push(lease.token);
                     }
-                    Acquisition::Held { turn: Proceed::Waits(_), .. } => self.note("waits"),
-                    Acquisition::Held { .. } => self.note("held"),
+                    Acquisition::Held { proceed: Proceed::Waits(_), .. } => self.record("waits"),
+                    Acquisition::Held { .. } => self.record("held"),
                 }
             }
             55..65 => {
                 let lease_duration = self.random.random_bool(0.5).then_some(length);
                 let decision = RenewLock { name, owner, token, lease_duration };
                 match self.agree(&decision, context).await {
-                    Renewal::Renewed(_) => self.note("renewed"),
-                    Renewal::NotHeld => self.note("not held"),
+                    Renewal::Renewed(_) => self.record("renewed"),
+                    Renewal::NotHeld => self.record("not held"),
                 }
             }
             65..85 => match self.agree(&ReleaseLock { name, owner, token }, context).await {
-                Release::Released => self.note("released"),
-                Release::NotHeld => self.note("not held"),
+                Release::Released => self.record("released"),
+                Release::NotHeld => self.record("not held"),
             },
             85..89 => {
                 let token = token.unwrap_or(0);
                 if self.agree(&RevokeLock { name, owner, token }, context).await {
-                    self.note("revoked")
+                    self.record("revoked")
                 } else {
-                    self.note("stays")
+                    self.record("stays")
                 }
             }
             89..92 => {
@@ -147,10 +147,10 @@ impl History {
                 let heartbeat = self.callers.heartbeat(&mut self.random);
                 let answer = self.agree(&HeartbeatLock { name, heartbeat }, context).await;
                 if answer.again {
-                    self.note("again");
+                    self.record("again");
                 }
-                if !answer.turns.is_empty() {
-                    self.note("turn");
+                if !answer.proceeding.is_empty() {
+                    self.record("turn");
                 }
             }
         }
@@ -163,7 +163,7 @@ impl History {
         self.twins.agree(&mut self.locks, decision, context).await
     }
 
-    fn note(&mut self, what: &'static str) {
+    fn record(&mut self, what: &'static str) {
         *self.met.entry(what).or_default() += 1;
     }
 

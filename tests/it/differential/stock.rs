@@ -202,7 +202,7 @@ impl History {
         self.twins.read_back_every(20 * EVERY);
         for part in crowd.chunks(TOGETHER) {
             for outcome in self.twins.agree_all(&mut self.skus, part, context).await {
-                self.note(&outcome, context);
+                self.record(&outcome, context);
             }
         }
         self.twins.read_back_every(EVERY);
@@ -255,12 +255,12 @@ impl History {
         T: std::fmt::Debug,
     {
         let ruling = self.twins.agree(&mut self.skus, decision, context).await;
-        self.note(&ruling, context);
+        self.record(&ruling, context);
         ruling
     }
 
     /// Counts an outcome, and checks its numbers.
-    fn note<T: std::fmt::Debug>(&mut self, ruling: &StockOutcome<T>, context: &str) {
+    fn record<T: std::fmt::Debug>(&mut self, ruling: &StockOutcome<T>, context: &str) {
         let named = match ruling {
             StockOutcome::Decided { outcome, stock } => {
                 assert!(stock.reserved <= stock.on_hand, "{context}: {stock:?}");

@@ -8,7 +8,7 @@ use tonic::Code;
 use tonic_health::pb::health_check_response::ServingStatus;
 
 use crate::{
-    server::service::turns,
+    server::service::await_health,
     support::{
         process::{OwnRedis, Process, Server, TempFile, free_port, tollgate},
         rates::{check, cost, limit, rule, under},
@@ -64,20 +64,20 @@ impl Outage {
         let server = Server::start(&["--engine", &redis.url(), "--config", config.path()]).await;
         let client = server.client().await;
         let rates = Rates::connect(server.address()).await.unwrap();
-        turns(&server, SERVICE, ServingStatus::Serving).await;
+        await_health(&server, SERVICE, ServingStatus::Serving).await;
         Outage { redis, server, client, rates, _config: config }
     }
 
     /// Kills Redis, and waits until the server has noticed.
     pub(super) async fn begin(&mut self) {
         self.redis.kill();
-        turns(&self.server, SERVICE, ServingStatus::NotServing).await;
+        await_health(&self.server, SERVICE, ServingStatus::NotServing).await;
     }
 
     /// Starts Redis again, and waits until the server has noticed.
     async fn end(&mut self) {
         self.redis.start().await;
-        turns(&self.server, SERVICE, ServingStatus::Serving).await;
+        await_health(&self.server, SERVICE, ServingStatus::Serving).await;
     }
 
     async fn admit(&self, pool: &str, device: &str) -> pb::AdmitTaskResponse {
@@ -282,9 +282,9 @@ async fn the_log_has_one_line_for_the_start_and_one_for_the_end_of_the_fallback(
     let said = |text: &str| fs::read_to_string(log.path()).unwrap().matches(text).count();
     let (begins, ends) = ("the fallback answers", "Redis answers calls again");
     for outage in 1..=2 {
-        turns(&server, SERVICE, ServingStatus::Serving).await;
+        await_health(&server, SERVICE, ServingStatus::Serving).await;
         redis.kill();
-        turns(&server, SERVICE, ServingStatus::NotServing).await;
+        await_health(&server, SERVICE, ServingStatus::NotServing).await;
         for _ in 0..20 {
             client.admit_task(admit("deny", "d", "t")).await.unwrap();
         }

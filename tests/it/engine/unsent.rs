@@ -8,7 +8,7 @@ use tollgate_client::pb;
 use tonic::{Code, Request};
 use tonic_health::pb::health_check_response::ServingStatus;
 
-use crate::server::service::turns;
+use crate::server::service::await_health;
 use crate::support::{
     farm::eventually,
     process::{OwnRedis, Server},
@@ -91,7 +91,7 @@ async fn calls_wait_for_a_connection_that_takes_long() {
     let wire = Wire::to(redis.port).await;
     let url = format!("redis://127.0.0.1:{}", wire.port);
     let server = Server::start(&["--engine", &url]).await;
-    turns(&server, "", ServingStatus::Serving).await;
+    await_health(&server, "", ServingStatus::Serving).await;
     wire.start_slowly(Duration::from_secs(2));
     let mut client = server.client().await;
     let admitted = client.admit_task(timed("d", Duration::from_secs(60))).await.unwrap();

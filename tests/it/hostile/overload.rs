@@ -63,7 +63,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn note(&self, status: &Status) {
+    fn record(&self, status: &Status) {
         match status.code() {
             Code::Ok => drop(self.answered.fetch_add(1, Ordering::Relaxed)),
             // The server read the call in time, and its answer was late.
@@ -103,7 +103,7 @@ async fn call_again(send: SendRequest<bytes::Bytes>, port: u16, key: String, see
             // The deadline has passed.
             Err(_) => {}
             Ok(Ok(status)) => {
-                seen.note(&status);
+                seen.record(&status);
                 if status.code() != Code::Ok {
                     sleep(Duration::from_millis(20)).await;
                 }

@@ -14,7 +14,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_types::StatusExt;
 
 use crate::{
-    server::service::turns,
+    server::service::await_health,
     support::{
         farm::eventually,
         process::{OwnRedis, Process, Server, TempFile, free_port, tollgate},
@@ -58,7 +58,7 @@ impl Store {
         redis.start().await;
         let server = Server::start(&["--engine", &redis.url(), "--config", config.path()]).await;
         let client = server.client().await;
-        turns(&server, SERVICE, ServingStatus::Serving).await;
+        await_health(&server, SERVICE, ServingStatus::Serving).await;
         Store { redis, server, client, _config: config }
     }
 
@@ -115,11 +115,11 @@ async fn refuses_writes(begin: &[&str], end: &[&str], code: &str) {
         let full = store.admit("allow full", "d2").await.unwrap();
         assert_eq!((full.decision(), full.degraded), (AdmitDecision::Full, false));
         if round == 0 {
-            turns(&store.server, SERVICE, ServingStatus::NotServing).await;
+            await_health(&store.server, SERVICE, ServingStatus::NotServing).await;
         }
     }
     store.tell(end).await;
-    turns(&store.server, SERVICE, ServingStatus::Serving).await;
+    await_health(&store.server, SERVICE, ServingStatus::Serving).await;
     assert!(store.admitted("allow", "d1").await);
     let full = store.admit("allow", "d2").await.unwrap();
     assert_eq!((full.decision(), full.degraded), (AdmitDecision::Full, false));
@@ -158,7 +158,7 @@ async fn h8_a_share_is_granted_while_redis_is_unreachable_but_not_while_it_is_a_
     assert!(store.admitted("allow", "d0").await);
     // Redis is a replica now: its primary may grant slots elsewhere.
     store.tell(&["REPLICAOF", "127.0.0.1", "1"]).await;
-    turns(&store.server, SERVICE, ServingStatus::NotServing).await;
+    await_health(&store.server, SERVICE, ServingStatus::NotServing).await;
     let failed = store.admit("allow", "d1").await.expect_err("a share was granted");
     assert_eq!(failed.get_error_details().error_info().unwrap().reason, "STORE_REFUSES");
     store.redis.kill();
@@ -175,14 +175,14 @@ async fn h9_a_share_of_zero_slots_answers_full() {
     let mut store = Store::start(&config).await;
     assert!(store.admitted("allow", "d0").await);
     store.redis.kill();
-    turns(&store.server, SERVICE, ServingStatus::NotServing).await;
+    await_health(&store.server, SERVICE, ServingStatus::NotServing).await;
     for device in ["d1", "d2"] {
         let full = store.admit("allow", device).await.unwrap();
         assert_eq!((full.decision(), full.degraded), (AdmitDecision::Full, true));
         assert_eq!(full.retry_after.unwrap().seconds, 1);
     }
     store.redis.start().await;
-    turns(&store.server, SERVICE, ServingStatus::Serving).await;
+    await_health(&store.server, SERVICE, ServingStatus::Serving).await;
     assert!(store.admitted("allow", "d1").await);
 }
 
@@ -191,13 +191,13 @@ async fn h10_a_redis_set_to_evict_at_run_time_is_not_used() {
     let store = Store::start(CONFIG).await;
     assert!(store.admitted("allow", "d0").await);
     store.tell(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
-    turns(&store.server, SERVICE, ServingStatus::NotServing).await;
+    await_health(&store.server, SERVICE, ServingStatus::NotServing).await;
     let failed =
         store.admit("allow", "d1").await.expect_err("the call succeeds although Redis may evict");
     assert_eq!(failed.code(), Code::Unavailable);
     assert!(failed.message().contains("noeviction"), "{failed:?}");
     store.tell(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await;
-    turns(&store.server, SERVICE, ServingStatus::Serving).await;
+    await_health(&store.server, SERVICE, ServingStatus::Serving).await;
     assert!(store.admitted("allow", "d1").await);
 }
 
@@ -213,12 +213,12 @@ async fn h10_with_eviction_warn_the_server_warns_and_continues() {
     command.stderr(fs::File::create(log.path()).unwrap()).stdout(Stdio::null());
     let server = Server { process: Process(command.spawn().unwrap()), port };
     let client = server.client().await;
-    turns(&server, SERVICE, ServingStatus::Serving).await;
+    await_health(&server, SERVICE, ServingStatus::Serving).await;
     let said = || fs::read_to_string(log.path()).unwrap().matches("allkeys-lru").count();
     assert_eq!(said(), 0);
     redis.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await.unwrap();
     eventually("the log warns of the policy", async || said() == 1).await;
     client.clone().admit_task(admit("p", "d", "t")).await.unwrap();
-    turns(&server, SERVICE, ServingStatus::Serving).await;
+    await_health(&server, SERVICE, ServingStatus::Serving).await;
     assert_eq!(said(), 1);
 }

@@ -141,7 +141,7 @@ impl Seen {
                 let must_wait = was_held.is_some() || first.is_some_and(|first| first != owner);
                 // The call itself removes lapsed places.
                 assert!(must_wait, "the lock is free and {owner} is first, but refused");
-                let turn = AcquireLock::turn(&outcome);
+                let turn = AcquireLock::proceed(&outcome);
                 assert_eq!(matches!(turn, Proceed::Waits(_)), waits);
                 if let Proceed::Waits(ticket) = turn {
                     self.waiting.retain(|_, (by, _)| *by != owner);
@@ -211,8 +211,8 @@ impl Seen {
         let is_free = self.holder.is_none_or(|(_, _, end)| end <= self.now);
         let next = self.first().filter(|first| is_free && first % 2 == server);
         let next: Vec<u64> = next.map(|first| u64::from(first) + 1).into_iter().collect();
-        let turns: Vec<u64> = answer.turns.iter().map(|(number, _)| *number).collect();
-        assert_eq!(turns, next);
+        let proceeding: Vec<u64> = answer.proceeding.iter().map(|(number, _)| *number).collect();
+        assert_eq!(proceeding, next);
     }
 }
 

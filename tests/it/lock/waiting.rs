@@ -161,7 +161,7 @@ pub fn ask(owner: &str, waiting: Option<(u64, u64, &str)>) -> AcquireLock {
 /// The ticket of a call that has to wait.
 pub fn ticket(outcome: &Acquisition) -> u64 {
     match outcome {
-        Acquisition::Held { turn: Proceed::Waits(ticket), .. } => *ticket,
+        Acquisition::Held { proceed: Proceed::Waits(ticket), .. } => *ticket,
         other => panic!("{other:?}"),
     }
 }
@@ -203,7 +203,7 @@ async fn a_call_that_does_not_wait_does_not_overtake() {
     decide(ask("c", Some((2, second, "dead")))).await;
     twins.time.advance(1_000_000).await;
     match decide(ask("d", None)).await {
-        Acquisition::Held { holder, retry_after, turn: Proceed::Refused } => {
+        Acquisition::Held { holder, retry_after, proceed: Proceed::Refused } => {
             assert!(holder.is_empty() && retry_after > Millis(0));
         }
         other => panic!("{other:?}"),

@@ -46,7 +46,7 @@ async fn many_free_slots_reach_all_waiters() {
     let mut tickets = Vec::new();
     for number in 0..300 {
         let outcome = twins.agree(&mut pools, &device(number, 0), "").await;
-        let Proceed::Waits(ticket) = AdmitTask::turn(&outcome) else { panic!("{outcome:?}") };
+        let Proceed::Waits(ticket) = AdmitTask::proceed(&outcome) else { panic!("{outcome:?}") };
         tickets.push(ticket);
     }
     let AdmitTask { pool, settings, .. } = ask_pool("holder", false, false);
@@ -82,7 +82,7 @@ async fn waiters_of_a_dead_server_do_not_refuse_other_calls() {
     for _ in 0..2 {
         // The server must repeat the decision immediately.
         let outcome = twins.agree(&mut locks, &ask("b", None), "").await;
-        assert_eq!(AcquireLock::turn(&outcome), Proceed::Again, "{outcome:?}");
+        assert_eq!(AcquireLock::proceed(&outcome), Proceed::Again, "{outcome:?}");
     }
     let outcome = twins.agree(&mut locks, &ask("b", None), "").await;
     assert!(matches!(outcome, Acquisition::Acquired { .. }), "{outcome:?}");
@@ -97,9 +97,9 @@ async fn waiters_of_a_dead_server_delay_no_other_waiter() {
     let heartbeat = HeartbeatLock { name: ask("a", None).name, heartbeat };
     // The call and the first heartbeat have removed 500 places each, and more may have lapsed.
     let answer = twins.agree(&mut locks, &heartbeat, "").await;
-    assert_eq!((answer.frees_in, &*answer.turns), (Some(Millis(1)), &[][..]));
+    assert_eq!((answer.frees_in, &*answer.proceeding), (Some(Millis(1)), &[][..]));
     let answer = twins.agree(&mut locks, &heartbeat, "").await;
-    assert_eq!((answer.frees_in, answer.turns.len()), (None, 1));
+    assert_eq!((answer.frees_in, answer.proceeding.len()), (None, 1));
     let outcome = twins.agree(&mut locks, &ask("b", Some((1, ticket, "alive"))), "").await;
     assert!(matches!(outcome, Acquisition::Acquired { .. }), "{outcome:?}");
 }

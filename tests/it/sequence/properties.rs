@@ -60,7 +60,7 @@ fn decide_joined(
         let (joined, behind) = rest.split_at(size);
         rest = behind;
         let outcome = head.decide(counter, now);
-        match NextSequence::share(&outcome, joined).filter(|_| size > 1) {
+        match NextSequence::split(&outcome, joined).filter(|_| size > 1) {
             Some(parts) => outcomes.extend(parts),
             None if size == 1 => outcomes.push(outcome),
             None => outcomes.extend(joined.iter().map(|one| one.decide(counter, now))),

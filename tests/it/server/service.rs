@@ -37,7 +37,7 @@ async fn status(server: &Server, service: &str) -> ServingStatus {
 }
 
 /// Waits until the health stream of a service reports `expected`.
-pub async fn turns(server: &Server, service: &str, expected: ServingStatus) {
+pub async fn await_health(server: &Server, service: &str, expected: ServingStatus) {
     let request = HealthCheckRequest { service: service.to_owned() };
     let mut stream = health(server).await.watch(request).await.unwrap().into_inner();
     let turned = async {
@@ -50,7 +50,7 @@ pub async fn turns(server: &Server, service: &str, expected: ServingStatus) {
 
 async fn serving(server: &Server) {
     for service in SERVICES {
-        turns(server, service, ServingStatus::Serving).await;
+        await_health(server, service, ServingStatus::Serving).await;
     }
 }
 

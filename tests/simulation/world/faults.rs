@@ -47,7 +47,7 @@ impl World {
         // Keeps the clock after the epoch.
         self.offset = self.offset.clamp(-300 * DAY, 300 * DAY);
         self.leases.clock_is_set(self.life.now());
-        self.note(Happened::Stepped(self.offset));
+        self.record(Happened::Stepped(self.offset));
     }
 
     /// Closes the process in an orderly way, and starts the next one.
@@ -56,7 +56,7 @@ impl World {
         self.write(false);
         self.life.engine.close();
         self.life.writer.write();
-        self.note(Happened::Closed);
+        self.record(Happened::Closed);
         let seen = self.life.now();
         self.start(None, seen);
     }
@@ -69,7 +69,7 @@ impl World {
             Ends::PowerCuts => End::PowerCut,
         };
         self.ends += 1;
-        self.note(Happened::Ended(end));
+        self.record(Happened::Ended(end));
         self.start(Some(end), self.settled);
     }
 
@@ -95,7 +95,7 @@ impl World {
         let system = self.system();
         self.life = Life::begin(&self.disk, system, self.durability);
         let (now, mark) = (self.life.now(), mark::read(&self.life.engine));
-        self.note(Happened::Opened { mark, now });
+        self.record(Happened::Opened { mark, now });
         if now <= synced || now < system {
             self.violated(
                 "time continues after the last synced instant, not behind the system clock",

@@ -124,7 +124,7 @@ fn chart(visit: &Visit, now: PoolStep) -> Chart {
     let name = namespace.and_then(|namespace| stored(visit.name(), &namespace));
     let (pools, name) = (visit.pools(), name.as_ref());
     let steps = name.map(|name| pools.steps(name)).unwrap_or_default();
-    name.into_iter().for_each(|name| pools.note(&visit.holder(), name, now));
+    name.into_iter().for_each(|name| pools.record(&visit.holder(), name, now));
     let line = |name, class, value: fn(&PoolStep) -> u32| ChartLine {
         name,
         class,

@@ -80,7 +80,7 @@ pub(super) async fn read(visit: &Visit, prefix: &str) -> Result<ListedPools, Pro
     let (namespace, holder) = (visit.permitted("AdmissionService/ListPools"), visit.holder());
     let note = |pool: &str, step| {
         let name = namespace.as_ref().and_then(|namespace| stored(pool, namespace));
-        name.into_iter().for_each(|name| visit.pools().note(&holder, &name, step));
+        name.into_iter().for_each(|name| visit.pools().record(&holder, &name, step));
     };
     loop {
         let request = ListPoolsRequest { page_size: Some(CALL), page_token: token };

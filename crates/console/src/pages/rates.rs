@@ -80,7 +80,7 @@ pub(super) async fn policies(visit: &Visit) -> Result<Vec<Policy>, Problem> {
 pub(super) fn refused(visit: &Visit, policy: &str) -> RefusedChecks {
     let namespace = visit.permitted("RateService/GetKey");
     let name = namespace.and_then(|namespace| stored(policy, &namespace));
-    name.map_or_else(RefusedChecks::default, |name| refusals::of(name.as_bytes()))
+    name.map_or_else(RefusedChecks::default, |name| refusals::lookup(name.as_bytes()))
 }
 
 /// Refused checks per second, over the last minute.

@@ -194,7 +194,7 @@ impl AdmitTask {
         }
         let free = capacity.saturating_sub(in_use);
         // A call that is answered already, or that reuses its slot, needs no ticket.
-        let turn = if answer.is_some() || own == 1 && has_room {
+        let proceed = if answer.is_some() || own == 1 && has_room {
             if let (Some(queue), Some(waiting)) = (&mut pool.queue, &self.waiting) {
                 queue.needs_no_turn(&waiter, waiting, free, &mut allowance, now);
             }
@@ -203,22 +203,27 @@ impl AdmitTask {
             let waiting = self.waiting.as_ref();
             let queue = &mut pool.queue;
             let barging = settings.barging;
-            waiting::take_turn(queue, &waiter, waiting, free, barging, &mut allowance, now)
+            waiting::try_proceed(queue, &waiter, waiting, free, barging, &mut allowance, now)
         };
         if let Some(answer) = answer {
             // This call returns the lease of an earlier call, which may still be waiting for
             // replicas or whose caller may be gone. The earlier call must no longer revoke it.
             if answer.is_lease() && task.is_some_and(|task| !task.is_disclosed) {
-                pool.note_told(member);
+                pool.mark_disclosed(member);
             }
             return answer;
         }
-        if turn != Proceed::Now {
+        if proceed != Proceed::Now {
             // `None` if a slot is free but belongs to a waiter.
             let room = pool.makes_room(capacity).map(|end| end.0 - now.0);
             let retry_after = self.spread(room.unwrap_or(KEPT_RETRY_MICROS), now);
             let holders = room.filter(|_| self.is_cacheable()).and_then(|_| pool.holders());
-            return AdmitDecision::Full { retry_after, turn, room_in: room.unwrap_or(0), holders };
+            return AdmitDecision::Full {
+                retry_after,
+                proceed,
+                room_in: room.unwrap_or(0),
+                holders,
+            };
         }
         self.grant(pool, member, task, settings, now)
     }
@@ -275,7 +280,7 @@ impl Decision for AdmitTask {
         listing: |admit| Listing::Held(Ends::After(admit.length())),
         ends_sooner: AdmitTask::ends_sooner,
         // Without a task name the answer may carry a payload, so the bound is higher.
-        cost: |admit| Cost::of(if admit.task.is_some() { 30 } else { 150 }),
+        cost: |admit| Cost::from_micros(if admit.task.is_some() { 30 } else { 150 }),
         creates: |_| true,
         adds: |admit| match admit.task {
             Some(_) => ENTRY_BYTES + admit.member().len() as u64,

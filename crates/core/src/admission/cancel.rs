@@ -53,7 +53,7 @@ pub enum CancelVerdict {
 impl CancelTask {
     fn rule(&self, pool: &mut Pool, now: Timestamp) -> Option<Cancellation> {
         let member = self.name.member();
-        let (member, task) = pool.known(&member, now)?;
+        let (member, task) = pool.lookup(&member, now)?;
         if let TaskState::Completed { .. } = task.state {
             let verdict = CancelVerdict::Completed;
             return Some(Cancellation { verdict, replayed: false });

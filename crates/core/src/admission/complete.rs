@@ -76,7 +76,7 @@ pub enum CompleteVerdict {
 impl CompleteTask {
     fn rule(&self, pool: &mut Pool, settings: &Settings, now: Timestamp) -> CompleteVerdict {
         let member = self.name.member();
-        let Some((member, mut task)) = pool.known(&member, now) else {
+        let Some((member, mut task)) = pool.lookup(&member, now) else {
             return CompleteVerdict::Unknown;
         };
         if task.state == TaskState::New {
@@ -131,7 +131,7 @@ impl Decision for CompleteTask {
 
     const SCRIPT: &'static Script = &script::admission::COMPLETE;
     const PROPERTIES: Properties<CompleteTask> = Properties::<Self> {
-        cost: |complete| Cost::of(30).with_bytes(complete.result.len()),
+        cost: |complete| Cost::from_micros(30).with_bytes(complete.result.len()),
         adds: |complete| complete.result.len() as u64,
         outcomes: Outcomes::new(
             &["completed", "late", "already_completed", "stale_token", "unknown"],

@@ -101,7 +101,7 @@ impl Decision for ConfigurePool {
         // A higher capacity frees slots: wake waiters.
         let was_free = self.settings.under(&was).capacity.saturating_sub(pool.in_use());
         pool.hand_on(was_free, settings.capacity, now);
-        PoolView::of(pool, &self.settings, now)
+        PoolView::from_pool(pool, &self.settings, now)
     }
 }
 
@@ -121,6 +121,6 @@ impl Revocable for ConfigurePool {
     /// The settings stand, because calls may already have been decided by them. The caller repeats
     /// the call.
     fn undo_rule(&self, _: &str) -> UndoRule {
-        UndoRule::of::<ConfigurePool>(|_| Undo::Stands)
+        UndoRule::from_outcome::<ConfigurePool>(|_| Undo::Stands)
     }
 }

@@ -3,7 +3,7 @@
 
 use super::Pool;
 use crate::{
-    Call, Cost, Decision, Holds, Properties, Reply,
+    Call, Cost, Decision, Footprint, Properties, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -20,13 +20,13 @@ pub struct CountHeld {
 
 impl Decision for CountHeld {
     type State = Pool;
-    type Outcome = Holds;
+    type Outcome = Footprint;
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::COUNT_HELD;
     // Not background work: many pools share a script call.
     const PROPERTIES: Properties<CountHeld> =
-        Properties { cost: |_| Cost::of(5), ..Properties::DEFAULT };
+        Properties { cost: |_| Cost::from_micros(5), ..Properties::DEFAULT };
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()
@@ -37,14 +37,14 @@ impl Decision for CountHeld {
         call.key(&[b"backlog"]);
     }
 
-    fn parse(reply: &mut Reply) -> Result<Holds, Error> {
+    fn parse(reply: &mut Reply) -> Result<Footprint, Error> {
         reply.ok()?;
-        Ok(Holds { leases: reply.number()?, queued: reply.number()?, ..Holds::default() })
+        Ok(Footprint { leases: reply.number()?, queued: reply.number()?, ..Footprint::default() })
     }
 
-    fn decide(&self, pool: &mut Pool, now: Timestamp) -> Holds {
+    fn decide(&self, pool: &mut Pool, now: Timestamp) -> Footprint {
         pool.lapse(now);
         let (leases, queued) = (pool.in_use().into(), pool.backlog.len() as u64);
-        Holds { leases, queued, ..Holds::default() }
+        Footprint { leases, queued, ..Footprint::default() }
     }
 }

@@ -96,7 +96,7 @@ impl Decision for EvictTask {
     fn decide(&self, pool: &mut Pool, now: Timestamp) -> EvictVerdict {
         pool.lapse(now);
         let member = self.name.member();
-        let Some((member, mut task)) = pool.known(&member, now) else {
+        let Some((member, mut task)) = pool.lookup(&member, now) else {
             return EvictVerdict::Unknown;
         };
         match task.state {

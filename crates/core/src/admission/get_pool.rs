@@ -80,7 +80,7 @@ impl PoolView {
     }
 
     /// The view of a pool at this time.
-    pub(super) fn of(pool: &mut Pool, settings: &Settings, now: Timestamp) -> PoolView {
+    pub(super) fn from_pool(pool: &mut Pool, settings: &Settings, now: Timestamp) -> PoolView {
         let settings = settings.under(&pool.overrides);
         let waiters = pool.count_waiters(settings.capacity, now);
         let leases = || pool.leases(None).take(VIEW_LEASES_MAX).map(|(_, task)| task.lease);
@@ -131,7 +131,7 @@ impl Decision for GetPool {
 
     fn decide(&self, pool: &mut Pool, now: Timestamp) -> PoolView {
         pool.lapse(now);
-        PoolView::of(pool, &self.settings, now)
+        PoolView::from_pool(pool, &self.settings, now)
     }
 }
 

@@ -62,7 +62,7 @@ pub struct HeldLease {
 
 impl LeaseCursor {
     /// The position of a lease.
-    fn of(member: &[u8], task: &Task) -> LeaseCursor {
+    fn from_task(member: &[u8], task: &Task) -> LeaseCursor {
         let Task { lease, slot_end, .. } = *task;
         LeaseCursor { slot_end, member: member.to_vec(), lease, attempt: task.attempt() }
     }
@@ -126,8 +126,9 @@ impl Decision for ListLeases {
         let after = self.after.as_ref().map(|cursor| {
             let member = &*cursor.member;
             // A renewed lease of the same task is another entry.
-            let same =
-                pool.task(member, now).is_some_and(|task| LeaseCursor::of(member, task) == *cursor);
+            let same = pool
+                .task(member, now)
+                .is_some_and(|task| LeaseCursor::from_task(member, task) == *cursor);
             (cursor.slot_end, if same { member } else { &[][..] })
         });
         let page: Vec<(&[u8], &Task)> = pool.leases(after).take(limit + 1).collect();
@@ -136,7 +137,10 @@ impl Decision for ListLeases {
         let held = |(member, task): &(&[u8], &Task)| HeldLease::new(member, task.lease.at(now));
         LeasePage {
             leases: page.iter().map(held).collect(),
-            next: page.last().filter(|_| more).map(|(member, task)| LeaseCursor::of(member, task)),
+            next: page
+                .last()
+                .filter(|_| more)
+                .map(|(member, task)| LeaseCursor::from_task(member, task)),
         }
     }
 }

@@ -113,7 +113,7 @@ pub enum ListedState {
 
 impl ListedState {
     /// `Running` includes the grace of a lease: the task may still run.
-    fn of(standing: QueueState, holds_slot: bool) -> ListedState {
+    fn from_standing(standing: QueueState, holds_slot: bool) -> ListedState {
         match standing {
             QueueState::Cancelled => ListedState::Cancelled,
             QueueState::Dead => ListedState::Dead,
@@ -154,12 +154,12 @@ impl AttemptEnd {
 
 impl ListedTask {
     /// The listed form of a task; `None` if it was never queued, or has a result.
-    fn of(member: &[u8], task: &Task, now: Timestamp) -> Option<ListedTask> {
+    fn from_task(member: &[u8], task: &Task, now: Timestamp) -> Option<ListedTask> {
         let queued = task.queued.as_ref()?;
         let holds_slot = task.state == TaskState::Leased && now < task.slot_end;
         Some(ListedTask {
             member: member.to_vec(),
-            state: ListedState::of(queued.standing, holds_slot),
+            state: ListedState::from_standing(queued.standing, holds_slot),
             attempt: queued.attempt,
             at: queued.at,
             ends: queued.ends,
@@ -193,7 +193,7 @@ impl ListedTask {
 
 impl TaskCursor {
     /// The position of a queued task.
-    fn of(line: &BacklogEntry) -> TaskCursor {
+    fn from_entry(line: &BacklogEntry) -> TaskCursor {
         TaskCursor { due: 0, member: line.member.to_vec(), at: line.at }
     }
 
@@ -257,12 +257,12 @@ impl Decision for ListTasks {
         } else {
             let after = self.after.as_ref().map(TaskCursor::line);
             let lines = pool.backlog.after(after.as_ref()).take(limit + 1);
-            lines.map(|line| (TaskCursor::of(line), &*line.member)).collect()
+            lines.map(|line| (TaskCursor::from_entry(line), &*line.member)).collect()
         };
         let (more, page) = (entries.len() > limit, &entries[..entries.len().min(limit)]);
         let listed = page
             .iter()
-            .filter_map(|(_, member)| ListedTask::of(member, pool.task(member, now)?, now))
+            .filter_map(|(_, member)| ListedTask::from_task(member, pool.task(member, now)?, now))
             // The schedule also contains queued tasks with an expiry time.
             .filter(|task| !self.left || task.state.has_left());
         TaskPage {

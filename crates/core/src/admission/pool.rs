@@ -12,7 +12,7 @@ use super::{
     Event, HOLDERS_MAX, Overrides, PoolUsage, QueueState, Settings, SlotHolders, Task, TaskState,
 };
 use crate::{
-    Bin, ENTRY_BYTES, Holds, State,
+    Bin, ENTRY_BYTES, Footprint, State,
     collections::{ExpiryIndex, History, IncrementalMap, Member},
     record::Touched,
     time::Timestamp,
@@ -119,7 +119,7 @@ impl Pool {
     }
 
     /// The stored member and a copy of the record.
-    pub(super) fn known(&self, member: &[u8], now: Timestamp) -> Option<(Member, Task)> {
+    pub(super) fn lookup(&self, member: &[u8], now: Timestamp) -> Option<(Member, Task)> {
         let (member, task) = self.tasks.get_key_value(member)?;
         (now < task.forget).then(|| (member.clone(), task.clone()))
     }
@@ -139,7 +139,7 @@ impl Pool {
             self.bytes -= bytes_of(&member, was);
         }
         let is_listed = was.is_some_and(|was| self.leave(&member, &was, next.as_ref(), now));
-        self.touched.note(&[&[record::TASK], &member]);
+        self.touched.record(&[&[record::TASK], &member]);
         if is_listed || holds_slot {
             self.leases.insert(slot_end, member.clone());
         } else if forget != NEVER {
@@ -154,10 +154,10 @@ impl Pool {
     }
 
     /// Marks the lease of a task as returned to another call, so that it is not revoked.
-    pub(super) fn note_told(&mut self, member: &[u8]) {
+    pub(super) fn mark_disclosed(&mut self, member: &[u8]) {
         if let Some(task) = self.tasks.get_mut(member) {
             task.is_disclosed = true;
-            self.touched.note(&[&[record::TASK], member]);
+            self.touched.record(&[&[record::TASK], member]);
         }
     }
 
@@ -170,7 +170,7 @@ impl Pool {
     ) -> usize {
         for forgotten in 0..budget {
             let Some((_, member)) = self.ended.pop(now) else { return forgotten };
-            self.touched.note(&[&[record::TASK], &member]);
+            self.touched.record(&[&[record::TASK], &member]);
             if let Some(pair) = self.tasks.remove_pair(&member) {
                 self.bytes -= bytes_of(&pair.0, &pair.1);
                 gone(pair);
@@ -204,7 +204,7 @@ impl Pool {
         if next == Some(&lapsed) {
             return true;
         }
-        self.note_lapsed(&lapsed);
+        self.record_lapsed(&lapsed);
         self.replaced.insert(lapsed);
         false
     }
@@ -255,7 +255,7 @@ impl State for Pool {
     fn sweep(&mut self, now: Timestamp, budget: usize, bin: &mut Bin) -> usize {
         self.lapse(now);
         if let Some(events) = self.events.take_if(|events| events.has_lapsed(now)) {
-            self.touched.note(&[&[record::EVENT]]);
+            self.touched.record(&[&[record::EVENT]]);
             self.lapsed_events = Some(events);
         }
         let forgotten = self.forget(now, budget, |known| bin.push(known));
@@ -266,9 +266,9 @@ impl State for Pool {
         !self.replaced.is_empty() || self.next_end().is_some_and(|end| end <= now)
     }
 
-    fn holds(&self) -> Holds {
+    fn footprint(&self) -> Footprint {
         let (leases, queued) = (self.leases.len() as u64, self.backlog.len() as u64);
-        Holds { leases, queued, bytes: self.bytes }
+        Footprint { leases, queued, bytes: self.bytes }
     }
 
     fn is_vacant(&self, now: Timestamp) -> bool {

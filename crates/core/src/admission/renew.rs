@@ -74,7 +74,7 @@ impl Decision for RenewTask {
     const SCRIPT: &'static Script = &script::admission::RENEW;
     const PROPERTIES: Properties<RenewTask> = Properties::<Self> {
         listing: |renew| Listing::Held(Ends::After(renew.length())),
-        cost: |_| Cost::of(20),
+        cost: |_| Cost::from_micros(20),
         outcomes: Outcomes::new(
             &["renewed", "expired", "completed", "stale_token", "unknown"],
             |outcome| match outcome {
@@ -169,7 +169,7 @@ impl Revocable for RenewTask {
 
     /// The renewal stands: the task is running, and its earlier lease may have ended by now.
     fn undo_rule(&self, _: &str) -> UndoRule {
-        UndoRule::of::<RenewTask>(|verdict| match verdict {
+        UndoRule::from_outcome::<RenewTask>(|verdict| match verdict {
             RenewVerdict::Renewed(_) => Undo::Stands,
             _ => Undo::Counts,
         })

@@ -36,7 +36,7 @@ pub(crate) trait ExpiringValue {
 
 #[derive(Debug)]
 struct Entries<A> {
-    things: IncrementalMap<Box<[u8]>, (Timestamp, A)>,
+    map: IncrementalMap<Box<[u8]>, (Timestamp, A)>,
     /// The same entries by expiry time.
     by_end: BTreeSet<(Timestamp, Box<[u8]>)>,
     /// The bytes of all entries.
@@ -45,23 +45,23 @@ struct Entries<A> {
 
 impl<A> Default for Entries<A> {
     fn default() -> Entries<A> {
-        Entries { things: IncrementalMap::default(), by_end: BTreeSet::new(), bytes: 0 }
+        Entries { map: IncrementalMap::default(), by_end: BTreeSet::new(), bytes: 0 }
     }
 }
 
 impl<A: ExpiringValue> Entries<A> {
     /// Inserts or replaces a value. Returns the expiry time of the value before.
-    fn put(&mut self, name: &[u8], value: (Timestamp, A)) -> Option<Timestamp> {
+    fn insert(&mut self, name: &[u8], value: (Timestamp, A)) -> Option<Timestamp> {
         self.bytes += cost(name, &value.1);
-        let (earlier, was) = self.things.insert(name.into(), value)?;
+        let (earlier, was) = self.map.insert(name.into(), value)?;
         self.bytes -= cost(name, &was);
         Some(earlier)
     }
 }
 
 /// The bytes of an entry.
-fn cost(name: &[u8], what: &impl ExpiringValue) -> u64 {
-    ENTRY_BYTES + name.len() as u64 + what.bytes()
+fn cost(name: &[u8], value: &impl ExpiringValue) -> u64 {
+    ENTRY_BYTES + name.len() as u64 + value.bytes()
 }
 
 impl<A> Default for ExpiringMap<A> {
@@ -78,25 +78,25 @@ impl<A: ExpiringValue> ExpiringMap<A> {
 
     /// The value of a name, unless it has expired.
     pub(crate) fn get(&self, name: &[u8], now: Timestamp) -> Option<&A> {
-        let (forget, what) = self.entries.as_ref()?.things.get(name)?;
-        (*forget > now).then_some(what)
+        let (forget, value) = self.entries.as_ref()?.map.get(name)?;
+        (*forget > now).then_some(value)
     }
 
     /// The expiry time and the value of a name, unless it has expired: the stored entry.
     pub(crate) fn entry(&self, name: &[u8], now: Timestamp) -> Option<&(Timestamp, A)> {
-        self.entries.as_ref()?.things.get(name).filter(|(forget, _)| *forget > now)
+        self.entries.as_ref()?.map.get(name).filter(|(forget, _)| *forget > now)
     }
 
     /// Inserts or replaces a value that expires at `forget`. Above 1,000 entries, each insert also
     /// removes up to two expired ones, so that fast callers cannot grow the map faster than it
     /// shrinks.
-    pub(crate) fn keep(&mut self, name: &[u8], what: A, forget: Timestamp, now: Timestamp) {
-        if self.entries.as_ref().is_some_and(|entries| entries.things.len() > MANY) {
+    pub(crate) fn insert(&mut self, name: &[u8], value: A, forget: Timestamp, now: Timestamp) {
+        if self.entries.as_ref().is_some_and(|entries| entries.map.len() > MANY) {
             self.sweep(now, 2);
         }
-        self.touched.note(&[name]);
+        self.touched.record(&[name]);
         let entries = self.entries.get_or_insert_default();
-        if let Some(earlier) = entries.put(name, (forget, what)) {
+        if let Some(earlier) = entries.insert(name, (forget, value)) {
             entries.by_end.remove(&(earlier, name.into()));
         }
         entries.by_end.insert((forget, name.into()));
@@ -109,13 +109,13 @@ impl<A: ExpiringValue> ExpiringMap<A> {
         while dropped < budget {
             let over = entries.by_end.first().is_some_and(|(forget, _)| *forget <= now);
             let Some((_, name)) = over.then(|| entries.by_end.pop_first()).flatten() else { break };
-            self.touched.note(&[&name]);
-            if let Some((_, what)) = entries.things.remove(&name) {
-                entries.bytes -= cost(&name, &what);
+            self.touched.record(&[&name]);
+            if let Some((_, value)) = entries.map.remove(&name) {
+                entries.bytes -= cost(&name, &value);
             }
             dropped += 1;
         }
-        self.entries.take_if(|entries| entries.things.is_empty());
+        self.entries.take_if(|entries| entries.map.is_empty());
         dropped
     }
 
@@ -125,7 +125,7 @@ impl<A: ExpiringValue> ExpiringMap<A> {
     }
 
     /// Starts to record changed names, for persistence.
-    pub(crate) fn note_changes(&mut self) {
+    pub(crate) fn track_changes(&mut self) {
         self.touched.begin();
     }
 }
@@ -133,8 +133,8 @@ impl<A: ExpiringValue> ExpiringMap<A> {
 impl<A: ExpiringValue + Serialize + DeserializeOwned> ExpiringMap<A> {
     /// Appends the changes since the last call to the write batch, as parts with this letter.
     pub(crate) fn drain(&mut self, letter: u8, to: &mut Changes) {
-        for name in self.touched.take() {
-            match self.entries.as_ref().and_then(|entries| entries.things.get(&name)) {
+        for name in self.touched.drain() {
+            match self.entries.as_ref().and_then(|entries| entries.map.get(&name)) {
                 Some(thing) => to.put(&[&[letter], &name], thing),
                 None => to.remove(&[&[letter], &name]),
             }
@@ -143,14 +143,14 @@ impl<A: ExpiringValue + Serialize + DeserializeOwned> ExpiringMap<A> {
 
     /// Restores one persisted entry. Call [`ExpiringMap::restored`] after the last one.
     pub(crate) fn restore(&mut self, name: &[u8], value: &[u8]) -> Result<(), Unreadable> {
-        self.entries.get_or_insert_default().put(name, decode(value)?);
+        self.entries.get_or_insert_default().insert(name, decode(value)?);
         Ok(())
     }
 
     /// Rebuilds the expiry order. Sorting all entries at once is faster than one insert for each.
     pub(crate) fn restored(&mut self) {
         let Some(entries) = &mut self.entries else { return };
-        let ends = entries.things.iter().map(|(name, (forget, _))| (*forget, name.clone()));
+        let ends = entries.map.iter().map(|(name, (forget, _))| (*forget, name.clone()));
         entries.by_end = ends.collect();
     }
 }
@@ -166,17 +166,17 @@ mod tests {
         let mut memory = ExpiringMap::default();
         for now in 0..100_000u64 {
             let name = now.to_le_bytes();
-            memory.keep(&name, now, Timestamp(now + 2000), Timestamp(now));
+            memory.insert(&name, now, Timestamp(now + 2000), Timestamp(now));
             assert_eq!(memory.get(&name, Timestamp(now + 1999)), Some(&now));
             assert_eq!(memory.get(&name, Timestamp(now + 2000)), None);
         }
         let entries =
-            memory.entries.as_ref().map(|entries| (entries.things.len(), entries.by_end.len()));
+            memory.entries.as_ref().map(|entries| (entries.map.len(), entries.by_end.len()));
         assert_eq!(entries, Some((2000, 2000)));
         assert_eq!(memory.bytes(), 2000 * (ENTRY_BYTES + 8));
         // A replaced value leaves no expiry entry.
-        memory.keep(b"x", 1, Timestamp(200_000), Timestamp(100_000));
-        memory.keep(b"x", 2, Timestamp(300_000), Timestamp(100_000));
+        memory.insert(b"x", 1, Timestamp(200_000), Timestamp(100_000));
+        memory.insert(b"x", 2, Timestamp(300_000), Timestamp(100_000));
         assert_eq!(memory.get(b"x", Timestamp(250_000)), Some(&2));
         assert!(memory.bytes() < 2001 * (ENTRY_BYTES + 8));
         memory.sweep(Timestamp(300_000), 10_000);

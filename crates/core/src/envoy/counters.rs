@@ -69,7 +69,7 @@ pub fn series() -> Vec<(String, String, Arc<RuleCounters>)> {
 impl RuleCounters {
     /// The counters of a rule: `DOMAIN.RULE`, where the domain has `domain` bytes. A reload keeps
     /// them.
-    pub(super) fn of(domain: usize, key: &str) -> Arc<RuleCounters> {
+    pub(super) fn lookup(domain: usize, key: &str) -> Arc<RuleCounters> {
         let mut series = SERIES.lock();
         if let Some((_, counters)) = series.get(key) {
             return counters.clone();
@@ -93,7 +93,7 @@ impl RuleCounters {
     }
 
     /// Counts the hits of a descriptor, as envoyproxy/ratelimit divides them.
-    pub fn note(&self, rule_hits: RuleHits) {
+    pub fn record(&self, rule_hits: RuleHits) {
         let RuleHits { hits, before, limit, near, is_over, is_counted, is_shadow } = rule_hits;
         let add = |counter: &AtomicU64, hits: u64| {
             if hits > 0 {
@@ -128,15 +128,16 @@ mod tests {
 
     #[test]
     fn hits_are_divided_at_the_limit_and_near_it() {
-        let noted = |hits, before, is_counted, is_shadow| {
+        let counted = |hits, before, is_counted, is_shadow| {
             let counters = RuleCounters::default();
             let is_over = before + hits > 10;
             let (limit, near) = (10, 8);
             let hits = RuleHits { hits, before, limit, near, is_over, is_counted, is_shadow };
-            counters.note(hits);
+            counters.record(hits);
             counters.values().map(|(_, value)| value)
         };
-        let values = |hits: u64, after: u64, is_shadow| noted(hits, after - hits, true, is_shadow);
+        let values =
+            |hits: u64, after: u64, is_shadow| counted(hits, after - hits, true, is_shadow);
         assert_eq!(values(1, 5, false), [1, 0, 0, 1, 0]);
         assert_eq!(values(4, 10, false), [4, 0, 2, 4, 0]);
         assert_eq!(values(1, 10, false), [1, 0, 1, 1, 0]);
@@ -144,7 +145,7 @@ mod tests {
         assert_eq!(values(5, 20, true), [5, 5, 0, 0, 5]);
         assert_eq!(values(20, 20, true), [20, 10, 2, 0, 10]);
         // Refused without being counted.
-        assert_eq!(noted(7, 9, false, false), [7, 7, 0, 0, 0]);
-        assert_eq!(noted(7, 12, false, true), [7, 7, 0, 0, 7]);
+        assert_eq!(counted(7, 9, false, false), [7, 7, 0, 0, 0]);
+        assert_eq!(counted(7, 12, false, true), [7, 7, 0, 0, 7]);
     }
 }

@@ -34,7 +34,7 @@ impl Found<'_> {
                 name.push_str(&String::from_utf8_lossy(value));
             }
         }
-        RuleCounters::of(domain.len(), &name)
+        RuleCounters::lookup(domain.len(), &name)
     }
 }
 

@@ -104,10 +104,10 @@ impl DescriptorLimit<'_> {
     }
 
     /// Counts the hits for the metrics.
-    fn note(&self, hits: &DescriptorHits, settings: &EnvoySettings) {
+    fn record(&self, hits: &DescriptorHits, settings: &EnvoySettings) {
         let Some(counters) = &self.counters else { return };
         let near = (self.requests_per_unit as f32 * settings.near_limit_ratio).floor();
-        counters.note(RuleHits {
+        counters.record(RuleHits {
             hits: hits.hits,
             before: hits.count.saturating_sub(if hits.is_counted { hits.hits } else { 0 }),
             limit: self.requests_per_unit.into(),
@@ -133,7 +133,10 @@ pub fn can_quotas_refuse<'r>(
 impl Ruling {
     /// Decides about a request. It is refused if a descriptor exceeds a rule that is not in quota
     /// mode, or if all rules in quota mode are exceeded and there is one.
-    pub fn of(descriptors: &[DescriptorRuling<'_>], settings: &EnvoySettings) -> Ruling {
+    pub fn from_descriptors(
+        descriptors: &[DescriptorRuling<'_>],
+        settings: &EnvoySettings,
+    ) -> Ruling {
         let (mut tightest, mut least) = (None, u32::MAX);
         let (mut failed, mut quotas, mut failed_quotas) = (false, 0, 0);
         let mut passed = Vec::new();
@@ -147,7 +150,7 @@ impl Ruling {
                 }
                 DescriptorRuling::Unlimited => continue,
             };
-            limit.note(hits, settings);
+            limit.record(hits, settings);
             let remaining = limit.remaining(hits);
             if remaining < least {
                 (tightest, least) = (Some(index), remaining);

@@ -257,7 +257,7 @@ impl RuleLoader<'_> {
             detailed_metric: entry.detailed_metric,
             metadata: std::mem::take(&mut entry.metadata),
             key: path.into(),
-            counters: RuleCounters::of(self.domain, path),
+            counters: RuleCounters::lookup(self.domain, path),
             counting: counting(unit, limit.requests_per_unit, algorithm, self.settings),
         })
     }

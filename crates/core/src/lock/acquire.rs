@@ -72,7 +72,7 @@ pub enum Acquisition {
         /// free and belongs to a waiter.
         retry_after: Millis,
         /// Whether the call waits, and its ticket number.
-        turn: Proceed,
+        proceed: Proceed,
     },
 }
 
@@ -116,9 +116,9 @@ impl Decision for AcquireLock {
                 replayed: true,
             }),
             ACQUIRE_HELD => {
-                let turn = Proceed::parse(reply.number()?);
+                let proceed = Proceed::parse(reply.number()?);
                 let retry_after = Millis(reply.number()?);
-                Ok(Acquisition::Held { holder: reply.text()?.into(), retry_after, turn })
+                Ok(Acquisition::Held { holder: reply.text()?.into(), retry_after, proceed })
             }
             status => unknown_status(status),
         }
@@ -143,13 +143,13 @@ impl Issues for AcquireLock {
         }
         let (free, waiting) = (lock.free(now), self.waiting.as_ref());
         let (queue, allowance) = (&mut lock.queue, &mut Allowance::new());
-        let turn = waiting::take_turn(queue, owner, waiting, free, false, allowance, now);
-        if turn != Proceed::Now {
+        let proceed = waiting::try_proceed(queue, owner, waiting, free, false, allowance, now);
+        if proceed != Proceed::Now {
             let holder = lock.holder(now);
             return Acquisition::Held {
                 holder: holder.map(|held| Bytes::copy_from_slice(&held.owner)).unwrap_or_default(),
                 retry_after: holder.map_or(RETRY_MIN, |held| now.until(held.lease.expire)),
-                turn,
+                proceed,
             };
         }
         // The token rises even if the clock was set back.
@@ -165,7 +165,7 @@ impl Issues for AcquireLock {
 
 impl Waits for AcquireLock {
     type Heartbeat = HeartbeatLock;
-    type TakeBack = RevokeLock;
+    type Revoke = RevokeLock;
     type Rules = ();
 
     fn waiting(&mut self) -> &mut Option<WaitingCall> {
@@ -181,7 +181,7 @@ impl Waits for AcquireLock {
         HeartbeatLock { name: self.name.clone(), heartbeat }
     }
 
-    fn take_back(&self, outcome: &Acquisition) -> Option<RevokeLock> {
+    fn revoke(&self, outcome: &Acquisition) -> Option<RevokeLock> {
         match outcome {
             Acquisition::Acquired { lease, replayed: false } => {
                 let (name, owner) = (self.name.clone(), self.owner.clone());
@@ -191,9 +191,9 @@ impl Waits for AcquireLock {
         }
     }
 
-    fn turn(outcome: &Acquisition) -> Proceed {
+    fn proceed(outcome: &Acquisition) -> Proceed {
         match outcome {
-            Acquisition::Held { turn, .. } => *turn,
+            Acquisition::Held { proceed, .. } => *proceed,
             Acquisition::Acquired { .. } => Proceed::Now,
         }
     }

@@ -30,7 +30,7 @@ pub struct LockLine {
 
 impl LockLine {
     /// The line of a stored entry.
-    pub fn of(partition: &[u8], value: &[u8]) -> Result<LockLine, Unreadable> {
+    pub fn from_entry(partition: &[u8], value: &[u8]) -> Result<LockLine, Unreadable> {
         let Tenure { owner, lease, length: lease_ms, is_released: released } = decode(value)?;
         let (lock, owner) = (Text::new(partition), Text(owner.into()));
         Ok(LockLine { lock, owner, lease, lease_ms, released })
@@ -57,7 +57,7 @@ impl EntryLine for LockLine {
         let (length, is_released) = (self.lease_ms, self.released);
         let mut head = Vec::new();
         encode(&Tenure { owner, lease, length, is_released }, &mut head);
-        to.of::<Lock>(&self.lock.0);
+        to.set_partition::<Lock>(&self.lock.0);
         to.head(&head);
         Ok(())
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Lease;
 use crate::{
-    Bin, ENTRY_BYTES, Holds, State,
+    Bin, ENTRY_BYTES, Footprint, State,
     time::{Millis, Timestamp},
     waiting::{self, Queue, WakeUps},
 };
@@ -68,9 +68,9 @@ impl State for Lock {
     const CAPABILITY: &'static str = "lock";
     const NAME_KEY: Option<&'static str> = Some("lock");
 
-    fn holds(&self) -> Holds {
+    fn footprint(&self) -> Footprint {
         let owner = |last: &Tenure| ENTRY_BYTES + last.owner.len() as u64;
-        Holds { bytes: self.last.as_ref().map_or(0, owner), ..Holds::default() }
+        Footprint { bytes: self.last.as_ref().map_or(0, owner), ..Footprint::default() }
     }
 
     fn sweep(&mut self, now: Timestamp, _: usize, _: &mut Bin) -> usize {

@@ -176,7 +176,7 @@ impl Decision for GetBan {
 
     const SCRIPT: &'static Script = &script::rate::GET_BAN;
     const PROPERTIES: Properties<GetBan> =
-        Properties { cost: |_| Cost::of(10), ..Properties::DEFAULT };
+        Properties { cost: |_| Cost::from_micros(10), ..Properties::DEFAULT };
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()

@@ -37,13 +37,13 @@ impl BanIndex {
     /// Records the end of a key's ban, unless a later one is recorded.
     pub(super) fn insert(&mut self, key: &[u8], until: Timestamp) {
         match self.ends.get(key) {
-            Some(noted) if *noted >= until => return,
-            Some(noted) => {
-                self.by_end.remove(&(*noted, key.into()));
+            Some(recorded) if *recorded >= until => return,
+            Some(recorded) => {
+                self.by_end.remove(&(*recorded, key.into()));
             }
             None => {}
         }
-        self.touched.note(&[key]);
+        self.touched.record(&[key]);
         self.ends.insert(key.into(), until);
         self.by_end.insert((until, key.into()));
     }
@@ -57,7 +57,7 @@ impl BanIndex {
                 Some(&(until, _)) if due(until) => {
                     let key = self.by_end.pop_first().map(|(_, key)| key);
                     if let Some(key) = key {
-                        self.touched.note(&[&key]);
+                        self.touched.record(&[&key]);
                         self.ends.remove(&key);
                     }
                 }
@@ -103,7 +103,7 @@ impl Decision for IndexBan {
 
     const SCRIPT: &'static Script = &script::rate::INDEX_BAN;
     const PROPERTIES: Properties<IndexBan> =
-        Properties { cost: |_| Cost::of(20), ..Properties::DEFAULT };
+        Properties { cost: |_| Cost::from_micros(20), ..Properties::DEFAULT };
 
     fn partition(&self) -> &[u8] {
         self.name.index()

@@ -72,7 +72,7 @@ pub enum CheckOutcome {
 
 impl CheckRate {
     /// Whether the check counts nothing.
-    fn look(&self) -> bool {
+    fn is_peek(&self) -> bool {
         self.cost == 0
     }
 
@@ -106,7 +106,7 @@ impl CheckRate {
     /// Evaluates the check and stores the result. Writes nothing if the evaluation changed nothing: a
     /// check of cost 0, or a call that a limit refuses without counting it.
     fn answer(&self, meter: &mut Meter, now: Timestamp) -> Answer {
-        let mut evaluation = Evaluation::new(self, self.look(), meter, now);
+        let mut evaluation = Evaluation::new(self, self.is_peek(), meter, now);
         let Evaluated { verdict, crossed, wait, ban, banned, reached } =
             evaluation.evaluate(meter.ban(now));
         if self.name.has_events() && (banned || crossed) {
@@ -125,7 +125,7 @@ impl CheckRate {
             // A refusal is not repeated once the same call would pass.
             let keep = if wait > 0 { REPLAY.micros().min(wait) } else { REPLAY.micros() };
             let forget = Timestamp(now.0 + keep);
-            meter.replays.keep(request.as_bytes(), answer.clone(), forget, now);
+            meter.replays.insert(request.as_bytes(), answer.clone(), forget, now);
         }
         if evaluation.changed {
             meter.store(&self.rule, evaluation.usages, evaluation.notices, now);
@@ -144,13 +144,13 @@ impl Decision for CheckRate {
 
     const SCRIPT: &'static Script = &script::rate::CHECK;
     const PROPERTIES: Properties<CheckRate> = Properties::<Self> {
-        is_repeatable: |check| check.look() || check.request.is_some(),
+        is_repeatable: |check| check.is_peek() || check.request.is_some(),
         cost: |check| check.rule.cost(),
-        creates: |check| !check.look(),
+        creates: |check| !check.is_peek(),
         adds: |check| {
             let answer = check.rule.limits.len() as u64 * LIMIT_BYTES + 2 * TEXT_BYTES_MAX as u64;
             let text = |request: &Name| ENTRY_BYTES + request.as_bytes().len() as u64 + answer;
-            check.request.as_ref().filter(|_| !check.look()).map_or(0, text)
+            check.request.as_ref().filter(|_| !check.is_peek()).map_or(0, text)
         },
         outcomes: Outcomes::new(
             &["allow", "warn", "throttle", "ban", "too_many_names"],
@@ -202,7 +202,7 @@ impl Decision for CheckRate {
     }
 
     fn decide(&self, meter: &mut Meter, now: Timestamp) -> CheckOutcome {
-        let request = self.request.as_ref().filter(|_| !self.look()).map(Name::as_bytes);
+        let request = self.request.as_ref().filter(|_| !self.is_peek()).map(Name::as_bytes);
         let replay = request.and_then(|request| meter.replays.get(request, now)).cloned();
         if let Some(answer) = replay.clone().filter(Answer::is_allowed) {
             return CheckOutcome::Decided { answer, replayed: true };

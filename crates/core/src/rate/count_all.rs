@@ -106,7 +106,7 @@ impl CountAll {
                     let limit = it.count.check.rule.limits.first()?;
                     // A full token bucket in shadow mode counts nothing.
                     let is_counted = is_counted && (!is_over || used.count >= it.count.over_from());
-                    Some(Hits::of(limit, used, (is_over, is_counted), outcome.now))
+                    Some(Hits::from_usage(limit, used, (is_over, is_counted), outcome.now))
                 });
                 Some(hits.collect())
             }
@@ -136,7 +136,7 @@ impl CountHits {
 
     /// Reads the usage without counting hits. Stores it if it was converted, as a refused check
     /// does.
-    fn look(&self, meter: &mut Meter, now: Timestamp) -> Option<LimitUse> {
+    fn peek(&self, meter: &mut Meter, now: Timestamp) -> Option<LimitUse> {
         let (rule, cost) = (&self.check.rule, self.check.cost);
         let Loaded { usages, notices, moved } = meter.load(rule, now);
         let (usage, limit) = usages.first().zip(rule.limits.first())?;
@@ -160,7 +160,7 @@ impl Decision for CountAll {
         cost: |all| {
             let costs =
                 all.counts.iter().map(|it| (CountHits::PROPERTIES.cost)(&it.count).micros());
-            Cost::of(costs.map(|cost| cost + COST).sum())
+            Cost::from_micros(costs.map(|cost| cost + COST).sum())
         },
         creates: |all| all.counts.iter().any(|it| it.count.check.cost > 0),
         ..Properties::DEFAULT
@@ -226,7 +226,7 @@ impl Decision for CountAll {
             None => CountAllOutcome::TooManyNames,
             Some(mut hits) => {
                 for (it, hits) in self.counts.iter().zip(&mut hits).filter(|_| is_refused) {
-                    hits.used = it.count.look(&mut meters[it.place], now).unwrap_or(hits.used);
+                    hits.used = it.count.peek(&mut meters[it.place], now).unwrap_or(hits.used);
                 }
                 CountAllOutcome::Decided(hits)
             }

@@ -46,7 +46,7 @@ fn keys(partition: &[u8], request: &[u8]) -> [Vec<u8>; 3] {
 impl Exported for Meter {
     const EXPORT: &'static Script = &script::rate::EXPORT;
     const IMPORT: &'static Script = &script::rate::IMPORT;
-    const IMPORT_COST: Cost = Cost::of(300);
+    const IMPORT_COST: Cost = Cost::from_micros(300);
     const UNEXPORTED: &'static [&'static [u8]] = &[b"events"];
 
     /// The key is in the part, after the kind, if it has a policy. Otherwise it is the tag.
@@ -80,7 +80,7 @@ impl Exported for Meter {
     }
 
     fn export_cost(_: &Export<Meter>) -> Cost {
-        Cost::of(300)
+        Cost::from_micros(300)
     }
 
     fn parse_entry(letter: &[u8], reply: &mut Reply) -> Result<Entry, Error> {
@@ -159,7 +159,7 @@ impl Exported for Meter {
             (_, request) => {
                 let (forget, answer): Stored = decode(value)?;
                 if forget > now {
-                    self.replays.keep(request, answer, forget, now);
+                    self.replays.insert(request, answer, forget, now);
                 }
             }
         }

@@ -44,7 +44,7 @@ impl Decision for GetKey {
 
     const SCRIPT: &'static Script = &script::rate::GET_KEY;
     const PROPERTIES: Properties<GetKey> = Properties {
-        cost: |get| get.rule.as_ref().map_or(Cost::of(10), |rule| rule.cost()),
+        cost: |get| get.rule.as_ref().map_or(Cost::from_micros(10), |rule| rule.cost()),
         outcomes: Outcomes::OK,
         ..Properties::DEFAULT
     };

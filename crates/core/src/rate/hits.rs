@@ -53,7 +53,7 @@ pub struct Hits {
 
 impl Hits {
     /// The result of a limit whose usage was read at a time.
-    pub(super) fn of(
+    pub(super) fn from_usage(
         limit: &Limit,
         used: LimitUse,
         (is_over, is_counted): (bool, bool),
@@ -112,7 +112,7 @@ impl CountHits {
             (Some(used), Some(limit)) => {
                 let is_counted = answer.is_allowed()
                     || answer.verdict != Verdict::Ban && used.count >= self.over_from();
-                Hits::of(limit, *used, (is_over, is_counted), outcome.now)
+                Hits::from_usage(limit, *used, (is_over, is_counted), outcome.now)
             }
             _ => Hits::unknown(answer.retry_after.unwrap_or_default()),
         })

@@ -76,7 +76,7 @@ impl Of {
 
 impl RateLine {
     /// The line of a head.
-    pub fn of(partition: &[u8], value: &[u8]) -> Result<RateLine, Unreadable> {
+    pub fn from_entry(partition: &[u8], value: &[u8]) -> Result<RateLine, Unreadable> {
         let (counters, ban) = decode(value)?;
         Ok(RateLine { of: Of::new(partition)?, counters, ban })
     }
@@ -84,7 +84,7 @@ impl RateLine {
 
 impl AnswerLine {
     /// The line of a stored answer.
-    pub fn of(partition: &[u8], request: &[u8], value: &[u8]) -> Result<Self, Unreadable> {
+    pub fn from_entry(partition: &[u8], request: &[u8], value: &[u8]) -> Result<Self, Unreadable> {
         let (forget, answer) = decode(value)?;
         Ok(AnswerLine { of: Of::new(partition)?, request: Text::new(request), answer, forget })
     }
@@ -121,10 +121,10 @@ impl EntryLine for RateLine {
             self.counters.iter().map(LimitCounter::exported).collect();
         let mut head = Vec::new();
         encode(&(counters, &self.ban), &mut head);
-        to.of::<Meter>(self.of.name()?.as_bytes());
+        to.set_partition::<Meter>(self.of.name()?.as_bytes());
         to.head(&head);
         if let (Some(policy), Some(ban)) = (&self.of.policy, &self.ban) {
-            to.of::<BanIndex>(&policy.0);
+            to.set_partition::<BanIndex>(&policy.0);
             to.put(&[&[BANNED], &self.of.key.0], &ban.until);
         }
         Ok(())
@@ -148,7 +148,7 @@ impl EntryLine for AnswerLine {
     }
 
     fn record(&self, to: &mut Changes) -> Result<(), &'static str> {
-        to.of::<Meter>(self.of.name()?.as_bytes());
+        to.set_partition::<Meter>(self.of.name()?.as_bytes());
         to.put(&[&[REPLAY], &self.request.0], &(self.forget, &self.answer));
         Ok(())
     }

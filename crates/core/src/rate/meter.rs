@@ -13,7 +13,7 @@ use super::{
     usage::{self, Usage},
 };
 use crate::{
-    Bin, ENTRY_BYTES, Holds, State,
+    Bin, ENTRY_BYTES, Footprint, State,
     collections::{ExpiringMap, ExpiringValue},
     record::text,
     time::Timestamp,
@@ -275,11 +275,11 @@ impl State for Meter {
         }
     }
 
-    fn holds(&self) -> Holds {
+    fn footprint(&self) -> Footprint {
         let counters = self.counters.iter().map(|it| ENTRY_BYTES + it.name.len() as u64);
         let ban = self.ban.as_ref().map_or(0, |ban| ban.bytes());
         let bytes = counters.sum::<u64>() + ban + self.replays.bytes();
-        Holds { bytes, ..Holds::default() }
+        Footprint { bytes, ..Footprint::default() }
     }
 
     /// Drops counters and a ban that no longer have an effect, and old answers within the budget.

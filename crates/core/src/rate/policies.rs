@@ -87,7 +87,7 @@ impl Policies {
     }
 
     /// The policies of a namespace, in order of name.
-    pub fn of(&self, namespace: &Namespace) -> impl Iterator<Item = &Policy> {
+    pub fn in_namespace(&self, namespace: &Namespace) -> impl Iterator<Item = &Policy> {
         self.by_name.values().filter_map(|entries| {
             let mut entries = entries.iter();
             let entry = entries.find(|entry| entry.namespace.matches(namespace.prefix()));

@@ -19,8 +19,8 @@ pub(super) const BANNED: u8 = b'b';
 impl Recorded for Meter {
     const KIND: u8 = 2;
 
-    fn note_changes(&mut self) {
-        self.replays.note_changes();
+    fn track_changes(&mut self) {
+        self.replays.track_changes();
     }
 
     fn head(&self, to: &mut Vec<u8>) {
@@ -71,12 +71,12 @@ impl Recorded for Log {
 impl Recorded for BanIndex {
     const KIND: u8 = 4;
 
-    fn note_changes(&mut self) {
+    fn track_changes(&mut self) {
         self.touched.begin();
     }
 
     fn drain(&mut self, to: &mut Changes) {
-        for key in self.touched.take() {
+        for key in self.touched.drain() {
             match self.ends.get(&key) {
                 Some(until) => to.put(&[&[BANNED], &key], until),
                 None => to.remove(&[&[BANNED], &key]),

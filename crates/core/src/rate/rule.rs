@@ -120,7 +120,7 @@ impl Rule {
             Algorithm::SlidingWindow => 55,
             _ => 5,
         });
-        Cost::of(15 + limits.sum::<u32>())
+        Cost::from_micros(15 + limits.sum::<u32>())
     }
 
     /// Packs limits and tiers in the form that `lua/lib/limits.lua` and `lua/lib/tiers.lua` read.

@@ -174,7 +174,7 @@ impl Changes {
     }
 
     /// Sets the partition of the following changes.
-    pub fn of<S: Recorded>(&mut self, partition: &[u8]) {
+    pub fn set_partition<S: Recorded>(&mut self, partition: &[u8]) {
         self.partition.clear();
         // A partition has at most two names, a namespace and a few bytes.
         let length = u16::try_from(self.prefix.len() + partition.len()).unwrap_or(u16::MAX);
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn changes_are_decoded_in_order() {
         let mut changes = Changes::default();
-        changes.of::<Lock>(b"a\x00b");
+        changes.set_partition::<Lock>(b"a\x00b");
         changes.remove(&[b"x", b"name"]);
         changes.put(&[b"y"], &7u8);
         changes.head(b"head");
@@ -249,7 +249,7 @@ mod tests {
         row.append(changes.row());
         changes.forget();
         assert!(changes.row().is_empty());
-        changes.of::<Lock>(b"");
+        changes.set_partition::<Lock>(b"");
         changes.head(b"");
         changes.clear(&[]);
         row.append(changes.row());

@@ -88,7 +88,7 @@ impl Allocation {
     /// Splits the allocation of merged requests into one for each count, in order. The parts are
     /// ranges that follow each other, as if the requests had come one after the other. `None` if it
     /// was refused: each request is then decided separately.
-    pub(super) fn share(&self, counts: impl Iterator<Item = u64>) -> Option<Vec<Allocation>> {
+    pub(super) fn split(&self, counts: impl Iterator<Item = u64>) -> Option<Vec<Allocation>> {
         let Allocation::Given { range, floor_applied, .. } = self else { return None };
         let mut given = 0;
         let parts = counts.map(|count| {

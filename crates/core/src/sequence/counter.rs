@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ahead::Ahead, allocation::Range};
 use crate::{
-    Bin, Holds, State,
+    Bin, Footprint, State,
     collections::{ExpiringMap, ExpiringValue},
     time::Timestamp,
 };
@@ -56,8 +56,8 @@ impl State for Counter {
     const CAPABILITY: &'static str = "sequence";
     const NAME_KEY: Option<&'static str> = Some("counter");
 
-    fn holds(&self) -> Holds {
-        Holds { bytes: self.replays.bytes(), ..Holds::default() }
+    fn footprint(&self) -> Footprint {
+        Footprint { bytes: self.replays.bytes(), ..Footprint::default() }
     }
 
     fn sweep(&mut self, now: Timestamp, budget: usize, _: &mut Bin) -> usize {
@@ -77,7 +77,7 @@ mod tests {
     fn sweeping_removes_answers_but_no_values() {
         let range = Range { last: 1, step: 1, count: 1 };
         let mut counter = Counter::default();
-        counter.replays.keep(b"request", (range, false), Timestamp(10), Timestamp(0));
+        counter.replays.insert(b"request", (range, false), Timestamp(10), Timestamp(0));
         counter.sweep(Timestamp(9), 100, &mut Bin::new());
         assert!(!counter.is_vacant(Timestamp(9)));
         counter.sweep(Timestamp(10), 100, &mut Bin::new());

@@ -107,7 +107,7 @@ impl Exported for Counter {
             (_, request) => {
                 let (forget, answer): Answer = decode(value)?;
                 if forget > now {
-                    self.replays.keep(request, answer, forget, now);
+                    self.replays.insert(request, answer, forget, now);
                 }
             }
         }

@@ -65,7 +65,7 @@ fn check_names(sequence: &Text, calendar: Option<&Text>, checked: &mut Checked) 
 
 impl SequenceLine {
     /// The line of a head. `None` for a sequence that has only reserved values.
-    pub fn of(partition: &[u8], value: &[u8]) -> Result<Option<Self>, Unreadable> {
+    pub fn from_entry(partition: &[u8], value: &[u8]) -> Result<Option<Self>, Unreadable> {
         let (last, _): Head = decode(value)?;
         let (sequence, calendar) = split(partition);
         Ok(last.map(|(last, time)| SequenceLine { sequence, calendar, last, time }))
@@ -74,7 +74,7 @@ impl SequenceLine {
 
 impl RangeLine {
     /// The line of a stored answer.
-    pub fn of(partition: &[u8], request: &[u8], value: &[u8]) -> Result<Self, Unreadable> {
+    pub fn from_entry(partition: &[u8], request: &[u8], value: &[u8]) -> Result<Self, Unreadable> {
         let (forget, (range, floor_applied)) = decode(value)?;
         let ((sequence, calendar), request) = (split(partition), Text::new(request));
         Ok(RangeLine { sequence, calendar, request, range, floor_applied, forget })
@@ -92,7 +92,7 @@ impl EntryLine for SequenceLine {
         let head: Head = (Some((self.last, self.time)), None);
         let mut value = Vec::new();
         encode(&head, &mut value);
-        to.of::<Counter>(&partition(&self.sequence, self.calendar.as_ref()));
+        to.set_partition::<Counter>(&partition(&self.sequence, self.calendar.as_ref()));
         to.head(&value);
         Ok(())
     }
@@ -117,7 +117,7 @@ impl EntryLine for RangeLine {
     }
 
     fn record(&self, to: &mut Changes) -> Result<(), &'static str> {
-        to.of::<Counter>(&partition(&self.sequence, self.calendar.as_ref()));
+        to.set_partition::<Counter>(&partition(&self.sequence, self.calendar.as_ref()));
         to.put(&[&[REPLAY], &self.request.0], &(self.forget, (self.range, self.floor_applied)));
         Ok(())
     }

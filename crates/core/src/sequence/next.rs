@@ -169,7 +169,7 @@ impl Issues for NextSequence {
             }
             if let Some(request) = request {
                 let forget = now.after(REPLAY);
-                counter.replays.keep(request, (range, floor_applied), forget, now);
+                counter.replays.insert(request, (range, floor_applied), forget, now);
             }
         }
         allocation
@@ -194,8 +194,8 @@ impl Joined for NextSequence {
         alike && fits
     }
 
-    fn share(outcome: &Allocation, joined: &[NextSequence]) -> Option<Vec<Allocation>> {
-        outcome.share(joined.iter().map(|one| one.count))
+    fn split(outcome: &Allocation, joined: &[NextSequence]) -> Option<Vec<Allocation>> {
+        outcome.split(joined.iter().map(|one| one.count))
     }
 
     fn is_unprepared(outcome: &Allocation) -> bool {

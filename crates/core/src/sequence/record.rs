@@ -24,8 +24,8 @@ impl Recorded for Counter {
     const KIND: u8 = 5;
     const RESERVES: bool = true;
 
-    fn note_changes(&mut self) {
-        self.replays.note_changes();
+    fn track_changes(&mut self) {
+        self.replays.track_changes();
         self.ahead.get_or_insert_default();
     }
 

@@ -85,6 +85,6 @@ impl Revocable for ReserveSequence {
     /// A failover can lose a mark that was not acknowledged. That does no harm: no value above the
     /// last acknowledged mark was given out.
     fn undo_rule(&self, _: &str) -> UndoRule {
-        UndoRule::of::<ReserveSequence>(|_| Undo::Void)
+        UndoRule::from_outcome::<ReserveSequence>(|_| Undo::Void)
     }
 }

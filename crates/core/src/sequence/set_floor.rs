@@ -119,7 +119,7 @@ impl Revocable for SetSequenceFloor {
 
     /// The floor stands, but a failover may lose it. A repeat waits for the replicas again.
     fn undo_rule(&self, _: &str) -> UndoRule {
-        UndoRule::of::<SetSequenceFloor>(|floor| match floor {
+        UndoRule::from_outcome::<SetSequenceFloor>(|floor| match floor {
             Floor::Applied(_) => Undo::Stands,
             Floor::NotAbove(_) | Floor::TooFarAhead => Undo::Counts,
         })

@@ -78,7 +78,7 @@ impl Decision for AddStock {
         if let StockOutcome::Decided { outcome: Restocked::Changed { .. }, stock } = ruling
             && let Some(request) = request
         {
-            sku.replays.keep(request, stock, now.after(REPLAY), now);
+            sku.replays.insert(request, stock, now.after(REPLAY), now);
         }
         ruling
     }

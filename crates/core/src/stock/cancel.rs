@@ -117,7 +117,7 @@ impl Decision for CancelReservation {
             ReservationState::Held => {}
         }
         sku.release(order, reservation);
-        sku.give_back(&reservation.buyer, reservation.quantity);
+        sku.subtract_from_buyer(&reservation.buyer, reservation.quantity);
         stock.reserved -= reservation.quantity;
         sku.settle(order, record.settled(ReservationState::Cancelled, now), stock, now);
         StockOutcome::Decided { outcome: CancelOutcome::Cancelled, stock }

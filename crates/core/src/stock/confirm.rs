@@ -132,7 +132,7 @@ impl Decision for ConfirmReservation {
             if stock.available() < quantity || record.limit.is_some_and(|limit| bought > limit) {
                 return decided(ConfirmOutcome::Expired);
             }
-            sku.take(&reservation.buyer, quantity);
+            sku.add_to_buyer(&reservation.buyer, quantity);
         } else {
             sku.release(order, reservation);
             stock.reserved -= quantity;

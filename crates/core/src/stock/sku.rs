@@ -1,7 +1,7 @@
 //! The state of one sku in the embedded engine.
 //!
 //! Decisions call [`Sku::reclaim`] first, and work on the stock that it returns. They write it back
-//! with `hold`, `settle` or `restock`. `release`, `take` and `give_back` change only the holds and
+//! with `hold`, `settle` or `restock`. `release`, `add_to_buyer` and `subtract_from_buyer` change only the holds and
 //! the buyers: their caller adjusts the stock.
 
 mod export;
@@ -17,7 +17,7 @@ use super::{
     order::{Order, Reservation, ReservationState, hold_member},
 };
 use crate::{
-    Bin, ENTRY_BYTES, Holds, State,
+    Bin, ENTRY_BYTES, Footprint, State,
     collections::{ExpiringMap, ExpiringValue, IncrementalMap},
     names::NAME_BYTES_MAX,
     record::{Touched, text},
@@ -101,10 +101,10 @@ impl Sku {
                 break;
             };
             let ((end, name), Hold { quantity, buyer }) = first.remove_entry();
-            self.touched.note(&[&[record::HOLD], &end.0.to_be_bytes(), &name]);
+            self.touched.record(&[&[record::HOLD], &end.0.to_be_bytes(), &name]);
             // Entries of a damaged data directory may reserve more than the stock says.
             stock.reserved = stock.reserved.saturating_sub(quantity);
-            self.give_back(&buyer, quantity);
+            self.subtract_from_buyer(&buyer, quantity);
         }
         self.stock = Some(stock);
         let lapsed_remain = self.next_end().is_some_and(|end| end <= now);
@@ -175,19 +175,19 @@ impl Sku {
         stock.reserved += quantity;
         self.stock = Some(stock);
         let hold = Hold { quantity: *quantity, buyer: buyer.clone() };
-        self.take(buyer, *quantity);
+        self.add_to_buyer(buyer, *quantity);
         let (end, name) = record.reservation.hold(order);
-        self.touched.note(&[&[record::HOLD], &end.0.to_be_bytes(), &name]);
+        self.touched.record(&[&[record::HOLD], &end.0.to_be_bytes(), &name]);
         self.holds.insert((end, name), hold);
         let forget = record.forget;
-        self.orders.keep(order, record, forget, now);
+        self.orders.insert(order, record, forget, now);
         stock
     }
 
     /// Removes the hold of an order.
     pub(super) fn release(&mut self, order: &[u8], reservation: &Reservation) {
         let (end, name) = reservation.hold(order);
-        self.touched.note(&[&[record::HOLD], &end.0.to_be_bytes(), &name]);
+        self.touched.record(&[&[record::HOLD], &end.0.to_be_bytes(), &name]);
         self.holds.remove(&(end, name));
     }
 
@@ -195,21 +195,21 @@ impl Sku {
     pub(super) fn settle(&mut self, order: &[u8], record: Order, stock: Stock, now: Timestamp) {
         self.stock = Some(stock);
         let forget = record.forget;
-        self.orders.keep(order, record, forget, now);
+        self.orders.insert(order, record, forget, now);
     }
 
     /// Adds to the quantity of a buyer.
-    pub(super) fn take(&mut self, buyer: &[u8], quantity: u64) {
+    pub(super) fn add_to_buyer(&mut self, buyer: &[u8], quantity: u64) {
         if !buyer.is_empty() {
-            self.touched.note(&[&[record::BUYER], buyer]);
+            self.touched.record(&[&[record::BUYER], buyer]);
             *self.buyers.get_or_default(buyer) += quantity;
         }
     }
 
     /// Subtracts from the quantity of a buyer.
-    pub(super) fn give_back(&mut self, buyer: &[u8], quantity: u64) {
+    pub(super) fn subtract_from_buyer(&mut self, buyer: &[u8], quantity: u64) {
         if let Some(count) = self.buyers.get_mut(buyer) {
-            self.touched.note(&[&[record::BUYER], buyer]);
+            self.touched.record(&[&[record::BUYER], buyer]);
             *count = count.saturating_sub(quantity);
             if *count == 0 {
                 self.buyers.remove(buyer);
@@ -223,10 +223,10 @@ impl State for Sku {
     const NAME_KEY: Option<&'static str> = Some("stock");
 
     /// An order counts twice, for its record and its hold.
-    fn holds(&self) -> Holds {
+    fn footprint(&self) -> Footprint {
         let buyers = self.buyers.len() as u64 * BUYER_BYTES;
         let bytes = 2 * self.orders.bytes() + self.replays.bytes() + buyers;
-        Holds { bytes, ..Holds::default() }
+        Footprint { bytes, ..Footprint::default() }
     }
 
     /// Reclaims expired holds in the background, without a call about the sku.

@@ -128,7 +128,7 @@ impl KeptClock {
         marked.after(RENEWED_AFTER) < self.now()
     }
 
-    /// The mark to write. Call [`KeptClock::note_synced`] after it is synced.
+    /// The mark to write. Call [`KeptClock::record_synced`] after it is synced.
     pub fn mark(&self) -> Mark {
         let reached = self.now();
         let limit = match self.keeps {
@@ -139,7 +139,7 @@ impl KeptClock {
     }
 
     /// Records that a mark is synced.
-    pub fn note_synced(&self, mark: Mark) {
+    pub fn record_synced(&self, mark: Mark) {
         if !mark.is_last {
             self.limit.fetch_max(mark.limit.0, Ordering::AcqRel);
         }
@@ -174,7 +174,7 @@ mod tests {
 
     fn started(source: Clock, mark: Option<Mark>, keeps: Keeps) -> KeptClock {
         let clock = KeptClock::resume(source, mark, keeps);
-        clock.note_synced(clock.mark());
+        clock.record_synced(clock.mark());
         clock
     }
 
@@ -189,7 +189,7 @@ mod tests {
         assert!(!clock.is_reserved(clock.source()));
         now.fetch_add(DAY, Ordering::SeqCst);
         assert_eq!(clock.now(), Timestamp(NOON + DAY + 2_000_001));
-        clock.note_synced(clock.mark());
+        clock.record_synced(clock.mark());
         assert!(clock.is_reserved(clock.source()));
     }
 
@@ -235,9 +235,9 @@ mod tests {
             // The last instant at which an answer may be sent before it is synced.
             now.fetch_add(2_000_000, Ordering::SeqCst);
             assert!(clock.is_reserved(clock.source()));
-            let told = clock.now();
-            let next = started(source(told.0 - back).0, Some(clock_mark(NOON)), Keeps::Most);
-            assert!(next.token_floor() > told, "set back by {back}");
+            let answered = clock.now();
+            let next = started(source(answered.0 - back).0, Some(clock_mark(NOON)), Keeps::Most);
+            assert!(next.token_floor() > answered, "set back by {back}");
         }
     }
 
@@ -272,9 +272,9 @@ mod tests {
         let clock = started(before, None, Keeps::Most);
         now.fetch_add(1_000_000, Ordering::SeqCst);
         clock.end_reservation();
-        assert!(!clock.is_reserved(clock.source()), "nothing is told that is not synced");
+        assert!(!clock.is_reserved(clock.source()), "no answer before it is synced");
         let mark = clock.last_mark();
-        clock.note_synced(mark);
+        clock.record_synced(mark);
         assert!(!clock.is_reserved(clock.source()));
         assert_eq!(mark.limit, Timestamp(NOON + 1_000_000));
         let clock = started(source(NOON).0, Some(mark), Keeps::Most);

@@ -29,7 +29,7 @@ pub struct HeartbeatAnswer {
     /// waiting is of no use now.
     pub again: bool,
     /// Call number and waiter of each call of this server that may proceed; at most 100.
-    pub turns: Vec<(u64, Box<[u8]>)>,
+    pub proceeding: Vec<(u64, Box<[u8]>)>,
 }
 
 impl Heartbeat {
@@ -53,12 +53,12 @@ impl Heartbeat {
     ) -> HeartbeatAnswer {
         let gone = self.gone.as_ref().map(|(waiter, number)| (&**waiter, *number));
         let answer = queue.as_mut().and_then(|queue| {
-            let (known, more) = queue.heartbeat(&self.channel, self.keep, gone, free, now)?;
+            let (is_known, more) = queue.heartbeat(&self.channel, self.keep, gone, free, now)?;
             let frees_in = if more { Some(Millis(1)) } else { frees_in };
-            Some((frees_in, !known, queue.turns(&self.channel, free)))
+            Some((frees_in, !is_known, queue.proceeding(&self.channel, free)))
         });
-        let (frees_in, again, turns) = answer.unwrap_or((frees_in, true, Vec::new()));
-        HeartbeatAnswer { frees_in, again, turns }
+        let (frees_in, again, proceeding) = answer.unwrap_or((frees_in, true, Vec::new()));
+        HeartbeatAnswer { frees_in, again, proceeding }
     }
 }
 
@@ -68,14 +68,14 @@ impl HeartbeatAnswer {
     pub(crate) fn parse(reply: &mut Reply) -> Result<HeartbeatAnswer, Error> {
         let frees_in = Some(reply.number()?).filter(|millis| *millis > 0).map(Millis);
         let again = reply.number()? != 0;
-        let mut turns = Vec::new();
+        let mut proceeding = Vec::new();
         while reply.has_more() {
             let number = reply.bytes()?;
             let number = str::from_utf8(&number).ok().and_then(|text| text.parse().ok());
             let number = number
                 .ok_or_else(|| Error::Corrupt("a queue ticket has no call number".to_owned()))?;
-            turns.push((number, reply.bytes()?.into()));
+            proceeding.push((number, reply.bytes()?.into()));
         }
-        Ok(HeartbeatAnswer { frees_in, again, turns })
+        Ok(HeartbeatAnswer { frees_in, again, proceeding })
     }
 }

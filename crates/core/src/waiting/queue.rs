@@ -32,7 +32,7 @@ pub type WakeUps = Vec<(Arc<str>, u64)>;
 /// The tickets of a partition, and the wake-ups to send.
 ///
 /// Invariant: while n slots are free, the first `min(n, WAKE_UPS_MAX)` waiters have been sent a
-/// wake-up. The methods below count these waiters, minus those that they remove, as `told`.
+/// wake-up. The methods below count these waiters, minus those that they remove, as `woken`.
 #[derive(Debug, Default)]
 pub struct Queue {
     /// Waiters by ticket number.
@@ -104,7 +104,7 @@ impl Queue {
     }
 
     /// Whether a waiter has a ticket.
-    pub(crate) fn holds(&self, waiter: &[u8]) -> bool {
+    pub(crate) fn contains(&self, waiter: &[u8]) -> bool {
         self.held.contains_key(waiter)
     }
 
@@ -116,7 +116,7 @@ impl Queue {
     /// Decides whether a caller may take one of the free slots. A waiter proceeds if its rank is
     /// below `free`. A caller without a ticket proceeds if slots remain after all waiters, or with
     /// `barging`. A caller that may not proceed and waits gets a ticket, or keeps the one it has.
-    pub(crate) fn take_turn(
+    pub(crate) fn try_proceed(
         &mut self,
         waiter: &[u8],
         waiting: Option<&WaitingCall>,
@@ -137,17 +137,17 @@ impl Queue {
         let held_ticket = self.held.get(waiter).map(|held| held.ticket);
         let ticket = stays.map(|waiting| self.enter(waiter, waiting, asked, now));
         let (reaped, more) = self.reap(allowance, now);
-        let mut told = free.min(WAKE_UPS_MAX).saturating_sub(reaped);
+        let mut woken = free.min(WAKE_UPS_MAX).saturating_sub(reaped);
         let rank = self.rank_below(waiter, free);
         // A caller without a ticket comes after all waiters.
         let free_for_all = (self.len() as u32) < free && !self.held.contains_key(waiter);
-        let turn = rank.is_some() || free_for_all || barging && free > 0;
+        let may_proceed = rank.is_some() || free_for_all || barging && free > 0;
         let mut is_elsewhere = false;
         if let Some(held) = self.held.get(waiter) {
             let (number, channel) = (held.number, held.channel.clone());
             is_elsewhere = !waiting.is_some_and(|waiting| waiting.is_of(number, &channel));
-            if turn || !is_elsewhere && stays.is_none() {
-                told = self.leave(waiter, number, &channel, told);
+            if may_proceed || !is_elsewhere && stays.is_none() {
+                woken = self.leave(waiter, number, &channel, woken);
                 if is_elsewhere {
                     // Another call of the same waiter: wake it, so that it gets the same lease.
                     self.wake_ups.push((channel, number));
@@ -157,15 +157,15 @@ impl Queue {
         // The caller takes one of the free slots; wake the waiters for the others. If dead tickets
         // remain, the decision that removes them wakes.
         if !more {
-            self.wake(told, if turn { free - 1 } else { free });
+            self.wake(woken, if may_proceed { free - 1 } else { free });
         }
         // The server shuts down: reserve the ticket number for a call at another server.
-        if let Some(waiting) = leaves.filter(|_| !turn && !is_elsewhere) {
+        if let Some(waiting) = leaves.filter(|_| !may_proceed && !is_elsewhere) {
             let asked = Some(asked).filter(|ticket| *ticket > 0);
             let ticket = held_ticket.or(asked).unwrap_or_else(|| self.next_ticket(now));
             self.tickets.insert(waiter.into(), (ticket, now.after(waiting.ticket_kept)));
         }
-        match (turn, ticket) {
+        match (may_proceed, ticket) {
             (true, _) => Proceed::Now,
             (false, Some(ticket)) => Proceed::Waits(ticket),
             (false, None) if free > 0 && more => Proceed::Again,
@@ -189,8 +189,9 @@ impl Queue {
         now: Timestamp,
     ) {
         if !self.is_empty() {
-            let told = self.leave(waiter, waiting.number, &waiting.channel, free.min(WAKE_UPS_MAX));
-            self.reap_and_wake(told, free, allowance, now);
+            let woken =
+                self.leave(waiter, waiting.number, &waiting.channel, free.min(WAKE_UPS_MAX));
+            self.reap_and_wake(woken, free, allowance, now);
         }
     }
 
@@ -220,20 +221,21 @@ impl Queue {
         free: u32,
         now: Timestamp,
     ) -> Option<(bool, bool)> {
-        let told = free.min(WAKE_UPS_MAX);
-        let told = gone.map_or(told, |(waiter, number)| self.leave(waiter, number, channel, told));
+        let woken = free.min(WAKE_UPS_MAX);
+        let woken =
+            gone.map_or(woken, |(waiter, number)| self.leave(waiter, number, channel, woken));
         if self.is_empty() {
             return None;
         }
-        let known = !self.lost.remove(channel) && self.knows(channel, now);
+        let is_known = !self.lost.remove(channel) && self.is_alive(channel, now);
         self.servers.insert(channel.clone(), now.after(keep));
-        let more = self.reap_and_wake(told, free, &mut Allowance::new(), now);
-        Some((known, more))
+        let more = self.reap_and_wake(woken, free, &mut Allowance::new(), now);
+        Some((is_known, more))
     }
 
     /// Returns the calls of this channel that may proceed. Sends wake-ups to the others, whose
     /// servers may not know yet that a lease has expired.
-    pub(super) fn turns(&mut self, channel: &str, free: u32) -> Vec<(u64, Box<[u8]>)> {
+    pub(super) fn proceeding(&mut self, channel: &str, free: u32) -> Vec<(u64, Box<[u8]>)> {
         let mut own = Vec::new();
         for (_, waiter) in self.order.iter().take(TURNS_MAX.min(free as usize)) {
             match self.held.get(waiter) {
@@ -280,15 +282,15 @@ impl Queue {
         ticket
     }
 
-    /// Removes the ticket of this call, if it has one; returns the new `told`.
-    fn leave(&mut self, waiter: &[u8], number: u64, channel: &str, told: u32) -> u32 {
+    /// Removes the ticket of this call, if it has one; returns the new `woken`.
+    fn leave(&mut self, waiter: &[u8], number: u64, channel: &str, woken: u32) -> u32 {
         let is_of = |held: &HeldTicket| held.number == number && *held.channel == *channel;
         if !self.held.get(waiter).is_some_and(is_of) {
-            return told;
+            return woken;
         }
-        let rank = self.rank_below(waiter, told);
+        let rank = self.rank_below(waiter, woken);
         self.vacate(waiter);
-        if rank.is_some() { told - 1 } else { told }
+        if rank.is_some() { woken - 1 } else { woken }
     }
 
     fn vacate(&mut self, waiter: &[u8]) {
@@ -310,7 +312,7 @@ impl Queue {
         while let Some((_, first)) = self.order.first() {
             let first = first.clone();
             if let Some(held) = self.held.get(&first) {
-                if held.ends > now && self.knows(&held.channel, now) {
+                if held.ends > now && self.is_alive(&held.channel, now) {
                     break;
                 }
                 lost.insert(held.channel.clone());
@@ -330,31 +332,31 @@ impl Queue {
         (reaped, more)
     }
 
-    /// Removes dead tickets, then wakes the waiters that may proceed; the first `told` have
+    /// Removes dead tickets, then wakes the waiters that may proceed; the first `woken` have
     /// already been woken. If dead tickets remain, wakes none: the decision that removes them does.
     /// Returns whether dead tickets remain.
     fn reap_and_wake(
         &mut self,
-        told: u32,
+        woken: u32,
         free: u32,
         allowance: &mut Allowance,
         now: Timestamp,
     ) -> bool {
         let (reaped, more) = self.reap(allowance, now);
         if !more {
-            self.wake(told.saturating_sub(reaped), free);
+            self.wake(woken.saturating_sub(reaped), free);
         }
         more
     }
 
-    fn knows(&self, channel: &str, now: Timestamp) -> bool {
+    fn is_alive(&self, channel: &str, now: Timestamp) -> bool {
         self.servers.get(channel).is_some_and(|until| *until > now)
     }
 
-    /// Sends wake-ups to the waiters from rank `told` up to the number of free slots.
-    fn wake(&mut self, told: u32, free: u32) {
-        let count = free.min(WAKE_UPS_MAX).saturating_sub(told) as usize;
-        let next = self.order.iter().skip(told as usize).take(count);
+    /// Sends wake-ups to the waiters from rank `woken` up to the number of free slots.
+    fn wake(&mut self, woken: u32, free: u32) {
+        let count = free.min(WAKE_UPS_MAX).saturating_sub(woken) as usize;
+        let next = self.order.iter().skip(woken as usize).take(count);
         let held = next.filter_map(|(_, waiter)| self.held.get(waiter));
         let wake_ups: Vec<_> = held.map(|held| (held.channel.clone(), held.number)).collect();
         self.wake_ups.extend(wake_ups);

@@ -47,13 +47,13 @@ pub struct Call<'a> {
 
 impl<'a> Call<'a> {
     /// Encodes a decision; its keys start with `prefix`.
-    pub fn of<D: Decision>(decision: &'a D, prefix: &'a str) -> Call<'a> {
+    pub fn encode<D: Decision>(decision: &'a D, prefix: &'a str) -> Call<'a> {
         Call::encoded(decision, prefix, None, false)
     }
 
     /// Encodes a decision that may send the primary that this server has seen. With `is_limited`
     /// the decision adds no entry ([`Call::is_limited`]).
-    pub fn led<D: Decision>(
+    pub fn encode_led<D: Decision>(
         decision: &'a D,
         prefix: &'a str,
         leads: &'a dyn Leads,

@@ -226,7 +226,7 @@ fn share<D: Joined<Outcome: Clone>>(
         let (joined, behind) = rest.split_at(*size);
         rest = behind;
         match outcome {
-            Ok(outcome) if *size > 1 => match D::share(&outcome, joined) {
+            Ok(outcome) if *size > 1 => match D::split(&outcome, joined) {
                 Some(parts) => shared.extend(parts.into_iter().map(|part| Some(Ok(part)))),
                 None => shared.extend(joined.iter().map(|_| None)),
             },

@@ -162,7 +162,7 @@ impl Embedded {
             None => {
                 let mut state = D::State::default();
                 if journal.is_some() {
-                    state.note_changes();
+                    state.track_changes();
                 }
                 let counted = match self.count(decision, &state, false, now) {
                     Ok(counted) => counted,
@@ -243,7 +243,7 @@ impl Embedded {
         let event = state.take_event();
         self.wake(state);
         state.head(after);
-        notes.changes.of::<D::State>(decision.partition());
+        notes.changes.set_partition::<D::State>(decision.partition());
         if before != after {
             notes.changes.head(after);
             if D::State::RESERVES && self.journal().is_some_and(Journal::reserves) {

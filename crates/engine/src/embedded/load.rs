@@ -131,7 +131,7 @@ impl<S: Tabled> Restored for S {
 
     fn insert(mut self: Box<Self>, engine: &mut Embedded, partition: Box<[u8]>) {
         self.restored();
-        self.note_changes();
+        self.track_changes();
         engine.namespaces.add::<S>(&partition, None);
         let mut tables = engine.shard(S::tag(&partition));
         S::table(&mut tables).insert(partition, *self);

@@ -52,7 +52,7 @@ impl Embedded {
         let first = clock.mark();
         let last = store.last();
         store.write(&WriteBatch::default(), first, last).map_err(OpenError::Unusable)?;
-        clock.note_synced(first);
+        clock.record_synced(first);
         let (journal, writer) = Journal::new(store, clock.clone(), durability);
         engine.journal = Some(journal);
         engine.token_floor = clock.token_floor();

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::{super::registry::stored_states, Embedded, SHARDS, tables::Tabled};
 use tollgate_core::{
-    Decision, Holds, PARTITION_BYTES, State, Takes,
+    Decision, Footprint, PARTITION_BYTES, State, Takes,
     error::Error,
     names::Namespace,
     time::{Millis, Timestamp},
@@ -27,22 +27,22 @@ const RETRY: Millis = Millis(1000);
 #[derive(Debug, Default)]
 pub(super) struct QuotaCounts {
     is_on: AtomicBool,
-    counts: Mutex<HashMap<Box<[u8]>, Holds, RandomState>>,
+    counts: Mutex<HashMap<Box<[u8]>, Footprint, RandomState>>,
 }
 
 /// A decision whose effect on the counts is not known yet.
 #[derive(Debug)]
 pub(super) struct QuotaChange {
-    before: Holds,
+    before: Footprint,
     takes: Option<Takes>,
     /// The bytes that were counted before the decision.
     adds: u64,
 }
 
 /// What a stored partition holds.
-fn held<S: Tabled>(partition: &[u8], state: &S) -> Holds {
-    let holds = state.holds();
-    Holds { bytes: holds.bytes + PARTITION_BYTES + partition.len() as u64, ..holds }
+fn held<S: Tabled>(partition: &[u8], state: &S) -> Footprint {
+    let holds = state.footprint();
+    Footprint { bytes: holds.bytes + PARTITION_BYTES + partition.len() as u64, ..holds }
 }
 
 impl QuotaCounts {
@@ -53,30 +53,30 @@ impl QuotaCounts {
 
     /// Returns what a partition holds before a change that no decision makes; `None` if nothing is
     /// counted.
-    pub(super) fn before<S: Tabled>(&self, partition: &[u8], state: &S) -> Option<Holds> {
+    pub(super) fn before<S: Tabled>(&self, partition: &[u8], state: &S) -> Option<Footprint> {
         (S::IS_NAMED && self.is_on()).then(|| held(partition, state))
     }
 
     /// Counts that change; `state` is the partition after it, `None` if it was removed.
-    pub(super) fn after<S: Tabled>(&self, partition: &[u8], before: Holds, state: Option<&S>) {
-        let after = state.map_or_else(Holds::default, |state| held(partition, state));
+    pub(super) fn after<S: Tabled>(&self, partition: &[u8], before: Footprint, state: Option<&S>) {
+        let after = state.map_or_else(Footprint::default, |state| held(partition, state));
         self.add(Namespace::prefix_of(partition), after, before);
     }
 
     /// Adds to the counts of a namespace, and subtracts.
-    fn add(&self, prefix: &[u8], more: Holds, less: Holds) {
+    fn add(&self, prefix: &[u8], more: Footprint, less: Footprint) {
         if more == less {
             return;
         }
         let mut counts = self.counts.lock();
         if !counts.contains_key(prefix) {
-            counts.insert(prefix.into(), Holds::default());
+            counts.insert(prefix.into(), Footprint::default());
         }
         let Some(count) = counts.get_mut(prefix) else { return };
         count.leases = (count.leases + more.leases).saturating_sub(less.leases);
         count.queued = (count.queued + more.queued).saturating_sub(less.queued);
         count.bytes = (count.bytes + more.bytes).saturating_sub(less.bytes);
-        if *count == Holds::default() {
+        if *count == Footprint::default() {
             counts.remove(prefix);
         }
     }
@@ -85,9 +85,11 @@ impl QuotaCounts {
     fn take(&self, prefix: &[u8], takes: Takes, most: u64) -> bool {
         let mut counts = self.counts.lock();
         if !counts.contains_key(prefix) {
-            counts.insert(prefix.into(), Holds::default());
+            counts.insert(prefix.into(), Footprint::default());
         }
-        let Some(count) = counts.get_mut(prefix).map(|count| count.of(takes)) else { return true };
+        let Some(count) = counts.get_mut(prefix).map(|count| count.count_mut(takes)) else {
+            return true;
+        };
         let has_room = *count < most;
         *count += u64::from(has_room);
         has_room
@@ -97,7 +99,7 @@ impl QuotaCounts {
     pub(super) fn take_bytes(&self, prefix: &[u8], bytes: u64, most: u64) -> bool {
         let mut counts = self.counts.lock();
         if !counts.contains_key(prefix) {
-            counts.insert(prefix.into(), Holds::default());
+            counts.insert(prefix.into(), Footprint::default());
         }
         let Some(count) = counts.get_mut(prefix) else { return true };
         let has_room = count.bytes + bytes <= most;
@@ -135,7 +137,7 @@ impl Embedded {
             self.each_part::<S>(shard, |table, part| {
                 for (partition, state) in table.part(part) {
                     let prefix = Namespace::prefix_of(partition);
-                    self.counts.add(prefix, held(partition, state), Holds::default());
+                    self.counts.add(prefix, held(partition, state), Footprint::default());
                 }
             });
         }
@@ -158,7 +160,7 @@ impl Embedded {
         }
         let partition = decision.partition();
         let prefix = Namespace::prefix_of(partition);
-        let before = if is_stored { held(partition, state) } else { Holds::default() };
+        let before = if is_stored { held(partition, state) } else { Footprint::default() };
         let Some(used) = self.hub().namespaces().of(prefix) else {
             return Ok(Some(QuotaChange { before, takes: None, adds: 0 }));
         };
@@ -200,7 +202,7 @@ impl Embedded {
         let mut before = *before;
         before.bytes += adds;
         if let Some(takes) = takes {
-            *before.of(*takes) += 1;
+            *before.count_mut(*takes) += 1;
         }
         self.counts.after(partition, before, state);
     }

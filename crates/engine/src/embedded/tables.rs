@@ -40,7 +40,7 @@ impl Notes {
 
 /// Collects the changes of a state.
 pub(super) fn drain<S: Tabled>(state: &mut S, partition: &[u8], notes: &mut Notes) {
-    notes.changes.of::<S>(partition);
+    notes.changes.set_partition::<S>(partition);
     state.drain(&mut notes.changes);
 }
 

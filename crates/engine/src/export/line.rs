@@ -80,18 +80,22 @@ impl Contents {
     fn of(kind: u8, of: &[u8], part: &[u8], value: &[u8]) -> Result<Option<Contents>, Unreadable> {
         let (letter, name) = split_part(part);
         Ok(Some(match (kind, letter) {
-            (Pool::KIND, 0) => Contents::Pool(PoolLine::of(of, value)?),
-            (Pool::KIND, b't') => Contents::Task(TaskLine::of(of, name, value)?),
-            (Meter::KIND, 0) => Contents::Rate(RateLine::of(of, value)?),
-            (Meter::KIND, b'r') => Contents::RateReplay(AnswerLine::of(of, name, value)?),
-            (Counter::KIND, 0) => return Ok(SequenceLine::of(of, value)?.map(Contents::Sequence)),
-            (Counter::KIND, b'r') => Contents::SequenceReplay(RangeLine::of(of, name, value)?),
-            (Lock::KIND, 0) => Contents::Lock(LockLine::of(of, value)?),
-            (Sku::KIND, 0) => Contents::Stock(StockLine::of(of, value)?),
-            (Sku::KIND, b'h') => Contents::Hold(HoldLine::of(of, name, value)?),
-            (Sku::KIND, b'b') => Contents::Buyer(BuyerLine::of(of, name, value)?),
-            (Sku::KIND, b'o') => Contents::Order(OrderLine::of(of, name, value)?),
-            (Sku::KIND, b'r') => Contents::StockReplay(RestockLine::of(of, name, value)?),
+            (Pool::KIND, 0) => Contents::Pool(PoolLine::from_entry(of, value)?),
+            (Pool::KIND, b't') => Contents::Task(TaskLine::from_entry(of, name, value)?),
+            (Meter::KIND, 0) => Contents::Rate(RateLine::from_entry(of, value)?),
+            (Meter::KIND, b'r') => Contents::RateReplay(AnswerLine::from_entry(of, name, value)?),
+            (Counter::KIND, 0) => {
+                return Ok(SequenceLine::from_entry(of, value)?.map(Contents::Sequence));
+            }
+            (Counter::KIND, b'r') => {
+                Contents::SequenceReplay(RangeLine::from_entry(of, name, value)?)
+            }
+            (Lock::KIND, 0) => Contents::Lock(LockLine::from_entry(of, value)?),
+            (Sku::KIND, 0) => Contents::Stock(StockLine::from_entry(of, value)?),
+            (Sku::KIND, b'h') => Contents::Hold(HoldLine::from_entry(of, name, value)?),
+            (Sku::KIND, b'b') => Contents::Buyer(BuyerLine::from_entry(of, name, value)?),
+            (Sku::KIND, b'o') => Contents::Order(OrderLine::from_entry(of, name, value)?),
+            (Sku::KIND, b'r') => Contents::StockReplay(RestockLine::from_entry(of, name, value)?),
             (Pool::KIND | Log::KIND | BanIndex::KIND, _) | (Counter::KIND, RESERVED) => {
                 return Ok(None);
             }

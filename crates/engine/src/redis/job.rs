@@ -28,7 +28,7 @@ pub(super) const BACKGROUND: JobDelivery = JobDelivery {
     priority: Priority::Background,
     is_repeatable: true,
     acknowledgement: Acknowledgement::NONE,
-    cost: Cost::of(20),
+    cost: Cost::from_micros(20),
 };
 /// How index notes and revocations are sent: several in one script call.
 pub(super) const LISTING: JobDelivery = JobDelivery { priority: Priority::Call, ..BACKGROUND };

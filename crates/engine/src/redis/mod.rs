@@ -332,7 +332,7 @@ impl Redis {
         (batch, is_limited, namespace): (u64, bool, u64),
         deadline: Instant,
     ) -> Pending {
-        let call = Call::led(decision, &self.key_prefix, &*self.topology, is_limited);
+        let call = Call::encode_led(decision, &self.key_prefix, &*self.topology, is_limited);
         let arguments = call.finish();
         let (mut job, pending) = self.job(D::SCRIPT, arguments, delivery, deadline);
         job.batch = batch;

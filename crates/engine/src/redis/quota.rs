@@ -211,7 +211,7 @@ impl Redis {
     /// Asks whether the name of a decision has state.
     fn ask_for<D: Decision>(&self, decision: &D, deadline: Instant) -> Pending {
         let arguments = match D::State::NAME_KEY {
-            Some(_) => Call::of(decision, &self.key_prefix).finish().first_key(),
+            Some(_) => Call::encode(decision, &self.key_prefix).finish().first_key(),
             None => {
                 index::known(&self.key_prefix, D::State::CAPABILITY, decision.partition()).finish()
             }

@@ -191,9 +191,9 @@ where
     /// entered.
     async fn abandon(self, decision: D, number: u64, in_flight: Try<D::Outcome>) {
         let Ok(outcome) = in_flight.await else { return };
-        if let Some(take_back) = decision.take_back(&outcome) {
+        if let Some(take_back) = decision.revoke(&outcome) {
             self.engine.take_back(take_back).await;
-        } else if let Proceed::Waits(_) = D::turn(&outcome) {
+        } else if let Proceed::Waits(_) = D::proceed(&outcome) {
             let waiter = decision.waiter().into();
             self.begin(self.register.leave(decision, waiter, number));
         }
@@ -204,8 +204,8 @@ where
     fn learn(&self, due: Due<D>, answer: Result<HeartbeatAnswer, Error>) {
         let (hub, asked) = (self.engine.hub(), due.asked);
         let (ask_all, frees_in) = match answer {
-            Ok(HeartbeatAnswer { frees_in, again, turns }) => {
-                for (number, waiter) in turns {
+            Ok(HeartbeatAnswer { frees_in, again, proceeding }) => {
+                for (number, waiter) in proceeding {
                     if !hub.wake(number) {
                         // The call has ended, and its leave was lost: send it again. The task runs
                         // already.
@@ -264,7 +264,7 @@ where
             if let Some(frees_in) = D::frees_in(&outcome) {
                 self.waiters.register.frees(self.decision.partition(), frees_in.duration());
             }
-            let ticket = match D::turn(&outcome) {
+            let ticket = match D::proceed(&outcome) {
                 Proceed::Waits(ticket) => ticket,
                 Proceed::Again if monotonic() < deadline => {
                     yield_now().await;

@@ -58,7 +58,7 @@ impl Scrape<'_> {
         self.pools.add(&mut page, self.engine).await;
         let rpcs = self.rpcs.iter().enumerate();
         let traced: Vec<_> =
-            rpcs.filter_map(|(rpc, labels)| Some((*labels, Exemplar::of(rpc)?))).collect();
+            rpcs.filter_map(|(rpc, labels)| Some((*labels, Exemplar::lookup(rpc)?))).collect();
         let text = move || {
             let text = page.text()?;
             Ok(match &traced[..] {
@@ -82,7 +82,7 @@ impl Scrape<'_> {
         let is_up = *self.engine.state().borrow() == StoreState::Up;
         page.gauge(t::STORE_UP, f64::from(u8::from(is_up)));
         let failures = StoreFailure::ALL.map(|(kind, name)| {
-            let count = totals.of(|cells| &cells.store_failures[kind as usize]);
+            let count = totals.sum(|cells| &cells.store_failures[kind as usize]);
             (vec![name.into()], SeriesValue::Count(count))
         });
         page.add(t::STORE_ERRORS, failures);
@@ -93,7 +93,7 @@ impl Scrape<'_> {
             page.add_one(t::STORE_ROUND_TRIP_SECONDS, SeriesValue::Histogram(round_trips));
             let sizes = Sizes::total(&totals.each().map(|cells| &cells.batches));
             page.add_one(t::STORE_BATCH_SIZE, SeriesValue::Histogram(sizes));
-            page.count(t::STORE_FAILOVERS, totals.of(|cells| &cells.failovers));
+            page.count(t::STORE_FAILOVERS, totals.sum(|cells| &cells.failovers));
         }
         if let Some((bytes, waiting)) = self.engine.data_usage() {
             let syncs = Durations::total(&totals.each().map(|cells| &cells.syncs));
@@ -142,14 +142,14 @@ fn calls(page: &mut MetricsPage, totals: &CellTotals, rpcs: &[RpcLabels]) {
         vec![rpc.kind.into(), rpc.service.into(), rpc.method.into()]
     };
     let started = rpcs.iter().enumerate().map(|(rpc, names)| {
-        (labels(names), SeriesValue::Count(totals.of(|cells| &cells.calls[rpc].started)))
+        (labels(names), SeriesValue::Count(totals.sum(|cells| &cells.calls[rpc].started)))
     });
     page.add(t::CALLS_STARTED, started);
     let mut handled = Vec::new();
     let mut seconds = Vec::new();
     for (rpc, names) in rpcs.iter().enumerate() {
         for (code, name) in CODE_NAMES.iter().enumerate() {
-            let count = totals.of(|cells| &cells.calls[rpc].handled[code]);
+            let count = totals.sum(|cells| &cells.calls[rpc].handled[code]);
             if count > 0 {
                 let mut labels = labels(names);
                 labels.push((*name).into());
@@ -171,7 +171,7 @@ fn decisions(page: &mut MetricsPage, totals: &CellTotals) {
     for verb in counted_verbs() {
         let (capability, name) = verb.script.name.split_once('/').unwrap_or_default();
         for (index, outcome) in verb.outcomes.iter().enumerate() {
-            let count = totals.of(|cells| &cells.decisions[verb.script.index][index]);
+            let count = totals.sum(|cells| &cells.decisions[verb.script.index][index]);
             if verb.script.index == script::admission::COMPLETE.index && *outcome == "late" {
                 late = count;
             }
@@ -182,11 +182,11 @@ fn decisions(page: &mut MetricsPage, totals: &CellTotals) {
         }
     }
     page.add(t::DECISIONS, rows);
-    page.count(t::DENIAL_CACHE_ANSWERS, totals.of(|cells| &cells.cached));
-    let refused = SeriesValue::Count(totals.of(|cells| &cells.fallback_refusals));
-    let shares = SeriesValue::Count(totals.of(|cells| &cells.fallback_shares));
+    page.count(t::DENIAL_CACHE_ANSWERS, totals.sum(|cells| &cells.cached));
+    let refused = SeriesValue::Count(totals.sum(|cells| &cells.fallback_refusals));
+    let shares = SeriesValue::Count(totals.sum(|cells| &cells.fallback_shares));
     page.add(t::FALLBACK_ANSWERS, [(one("refused"), refused), (one("share"), shares)]);
-    page.count(t::LEASES_EXPIRED, totals.of(|cells| &cells.expired_leases));
+    page.count(t::LEASES_EXPIRED, totals.sum(|cells| &cells.expired_leases));
     page.count(t::LATE_RESULTS, late);
 }
 

@@ -45,7 +45,7 @@ impl ProcessTotals {
         let (mut refusals, mut late_results) = (0, 0);
         for verb in counted_verbs() {
             for (index, outcome) in verb.outcomes.iter().enumerate() {
-                let count = || cells.of(|cells| &cells.decisions[verb.script.index][index]);
+                let count = || cells.sum(|cells| &cells.decisions[verb.script.index][index]);
                 if REFUSALS.contains(outcome) {
                     refusals += count();
                 }
@@ -56,14 +56,14 @@ impl ProcessTotals {
         }
         let store_failures = cells.each().flat_map(|cells| &cells.store_failures);
         ProcessTotals {
-            calls: (0..METHODS_MAX).map(|rpc| cells.of(|cells| &cells.calls[rpc].started)).sum(),
+            calls: (0..METHODS_MAX).map(|rpc| cells.sum(|cells| &cells.calls[rpc].started)).sum(),
             refusals,
             codes: array::from_fn(|code| {
-                (0..METHODS_MAX).map(|rpc| cells.of(|cells| &cells.calls[rpc].handled[code])).sum()
+                (0..METHODS_MAX).map(|rpc| cells.sum(|cells| &cells.calls[rpc].handled[code])).sum()
             }),
-            expired_leases: cells.of(|cells| &cells.expired_leases),
+            expired_leases: cells.sum(|cells| &cells.expired_leases),
             late_results,
-            failovers: cells.of(|cells| &cells.failovers),
+            failovers: cells.sum(|cells| &cells.failovers),
             store_failures: store_failures.map(|count| count.get()).sum(),
         }
     }

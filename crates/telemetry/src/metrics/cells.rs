@@ -136,13 +136,13 @@ thread_local! {
 pub(super) fn own() -> &'static Cells {
     match OWN.get() {
         Some(cells) => cells,
-        None => take(),
+        None => acquire(),
     }
 }
 
 /// Acquires cells for this thread.
 #[cold]
-fn take() -> &'static Cells {
+fn acquire() -> &'static Cells {
     let (all, free) = &mut *ALL.lock();
     let cells = free.pop().unwrap_or_else(|| {
         let cells: &'static Cells = Box::leak(Box::new(Cells::new()));
@@ -168,7 +168,7 @@ impl CellTotals {
     }
 
     /// The sum of a counter.
-    pub fn of(&self, counter: impl Fn(&Cells) -> &ThreadCounter) -> u64 {
+    pub fn sum(&self, counter: impl Fn(&Cells) -> &ThreadCounter) -> u64 {
         self.0.iter().map(|cells| counter(cells).get()).fold(0, u64::wrapping_add)
     }
 
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn counts_of_threads_are_summed() {
         let script = SCRIPTS_MAX - 1;
-        let counted = || CellTotals::now().of(|cells| &cells.decisions[script][0]);
+        let counted = || CellTotals::now().sum(|cells| &cells.decisions[script][0]);
         let before = counted();
         let threads = (0..4).map(|_| {
             thread::spawn(move || {

@@ -53,7 +53,7 @@ pub fn current() -> Configuration {
 static CERTIFICATE_EXPIRY: AtomicU64 = AtomicU64::new(0);
 
 /// Records the expiry of the certificate in use, in seconds since the Unix epoch.
-pub fn note_certificate(expiry: u64) {
+pub fn record_certificate(expiry: u64) {
     CERTIFICATE_EXPIRY.store(expiry, Ordering::Relaxed);
 }
 

@@ -26,7 +26,7 @@ static ALL: Mutex<[Option<Exemplar>; METHODS_MAX]> = Mutex::new([None; METHODS_M
 impl Exemplar {
     /// Records a sampled call of the RPC at this position. It replaces the exemplar unless that one
     /// was slower and is younger than a minute.
-    pub fn note(method: usize, trace: TraceId, start: u64, end: u64) {
+    pub fn record(method: usize, trace: TraceId, start: u64, end: u64) {
         let seconds = end.saturating_sub(start) as f64 / 1e6;
         let new = Exemplar { trace, end, seconds };
         let mut all = ALL.lock();
@@ -37,7 +37,7 @@ impl Exemplar {
     }
 
     /// The exemplar of the RPC at this position.
-    pub fn of(method: usize) -> Option<Exemplar> {
+    pub fn lookup(method: usize) -> Option<Exemplar> {
         ALL.lock().get(method).copied().flatten()
     }
 }
@@ -50,16 +50,16 @@ mod tests {
     fn a_slow_call_stays_for_a_minute() {
         let method = METHODS_MAX - 1;
         let note = |trace, start, end| {
-            Exemplar::note(method, TraceId(trace), start, end);
-            Exemplar::of(method).unwrap().trace.0
+            Exemplar::record(method, TraceId(trace), start, end);
+            Exemplar::lookup(method).unwrap().trace.0
         };
         assert_eq!(note(1, 1_000, 2_000), 1);
         assert_eq!(note(2, 2_000, 4_000), 2, "a slower call");
         assert_eq!(note(3, 4_000, 6_000), 3, "a later call of the same duration");
         assert_eq!(note(4, 6_000, 6_100), 3, "a faster call");
         assert_eq!(note(5, 60_006_001, 60_006_101), 5, "a faster call after a minute");
-        assert_eq!(Exemplar::of(method).unwrap().seconds, 0.0001);
-        Exemplar::note(METHODS_MAX, TraceId(6), 0, 1);
-        assert_eq!(Exemplar::of(METHODS_MAX), None);
+        assert_eq!(Exemplar::lookup(method).unwrap().seconds, 0.0001);
+        Exemplar::record(METHODS_MAX, TraceId(6), 0, 1);
+        assert_eq!(Exemplar::lookup(METHODS_MAX), None);
     }
 }

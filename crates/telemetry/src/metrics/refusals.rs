@@ -71,18 +71,18 @@ pub fn turn_on() {
 
 /// Counts a refusal of a key under a policy, whose name includes its namespace.
 #[inline]
-pub fn note(policy: &[u8], key: &[u8]) {
+pub fn record(policy: &[u8], key: &[u8]) {
     if ON.load(Ordering::Relaxed) {
-        note_at(policy, key, coarse().as_secs());
+        record_at(policy, key, coarse().as_secs());
     }
 }
 
 /// The refusals of a policy.
-pub fn of(policy: &[u8]) -> RefusedChecks {
+pub fn lookup(policy: &[u8]) -> RefusedChecks {
     of_at(policy, coarse().as_secs())
 }
 
-fn note_at(policy: &[u8], key: &[u8], second: u64) {
+fn record_at(policy: &[u8], key: &[u8], second: u64) {
     let number = SECOND.with(|seen| {
         let (last, number) = seen.get();
         let number = if last == second { number.saturating_add(1) } else { 1 };
@@ -164,9 +164,9 @@ mod tests {
     fn j34_refusals_of_a_policy_and_of_its_keys_cover_the_same_minute() {
         let policy = b"refusals_of_the_same_minute";
         for _ in 0..5 {
-            note_at(policy, b"often", 600);
+            record_at(policy, b"often", 600);
         }
-        note_at(policy, b"once", 615);
+        record_at(policy, b"once", 615);
         let seen = of_at(policy, 620);
         assert_eq!(seen.count, 6);
         assert_eq!(seen.keys, [(b"often"[..].into(), 5), (b"once"[..].into(), 1)]);
@@ -182,8 +182,8 @@ mod tests {
         std::thread::scope(|scope| {
             for number in 0..20_u8 {
                 scope.spawn(move || {
-                    (0..100).for_each(|_| note_at(policy, b"shared", 1200));
-                    note_at(policy, &[number % 5], 1200);
+                    (0..100).for_each(|_| record_at(policy, b"shared", 1200));
+                    record_at(policy, &[number % 5], 1200);
                 });
             }
         });
@@ -197,9 +197,9 @@ mod tests {
     fn a_flood_is_sampled_and_keys_are_bounded() {
         let policy = b"a_flood_counts_in_shares";
         for number in 0..10_000_u32 {
-            note_at(policy, b"hot", 900);
+            record_at(policy, b"hot", 900);
             if number % 4 == 0 {
-                note_at(policy, &number.to_be_bytes(), 900);
+                record_at(policy, &number.to_be_bytes(), 900);
             }
         }
         let seen = of_at(policy, 901);

@@ -80,7 +80,7 @@ impl Both {
 }
 
 fn is_to_be_asked_again(admission: &Admission) -> bool {
-    matches!(admission.decision, AdmitDecision::Full { turn: Proceed::Again, .. })
+    matches!(admission.decision, AdmitDecision::Full { proceed: Proceed::Again, .. })
 }
 
 #[tokio::test]

@@ -198,7 +198,7 @@ async fn h14_a_heartbeat_reports_the_next_end_while_slots_are_free() {
     for step in [0, 1000, 4, 5, 1] {
         twins.time.advance(step * 1000).await;
         let seen = twins.agree(&mut pools, &heartbeat, "").await;
-        answers.push((seen.frees_in.map(|in_| in_.0), seen.turns.len()));
+        answers.push((seen.frees_in.map(|in_| in_.0), seen.proceeding.len()));
     }
     // No call took a freed slot: all three slots are free, and no lease is running.
     let expected = [(Some(1000), 0), (Some(4), 1), (Some(5), 2), (None, 3), (None, 3)];
@@ -219,5 +219,5 @@ async fn h14_a_heartbeat_reports_the_next_end_while_slots_are_free() {
     };
     twins.agree(&mut pools, &lower, "").await;
     let seen = twins.agree(&mut pools, &heartbeat, "").await;
-    assert_eq!((seen.frees_in, seen.turns.len()), (Some(Millis(2000)), 0));
+    assert_eq!((seen.frees_in, seen.proceeding.len()), (Some(Millis(2000)), 0));
 }

@@ -156,7 +156,8 @@ impl Device {
         loop {
             let asked = self.client.clone();
             let request = timed(admit(&self.pool, &self.name, task));
-            let answered = self.note(async move { asked.clone().admit_task(request).await }).await;
+            let answered =
+                self.record(async move { asked.clone().admit_task(request).await }).await;
             match answered.map(|answer| answer.decision()) {
                 Some(pb::AdmitDecision::Admitted) => return Some(monotonic()),
                 // FULL, or a lost reply, which may have been a grant: ask again.
@@ -175,7 +176,7 @@ impl Device {
         for _ in 0..10_000 {
             let asked = self.client.clone();
             let request = timed(complete(&self.pool, &self.name, task));
-            let answered = self.note(async move { asked.clone().complete_task(request).await });
+            let answered = self.record(async move { asked.clone().complete_task(request).await });
             if answered.await.is_some() {
                 return;
             }
@@ -183,7 +184,7 @@ impl Device {
         }
     }
 
-    async fn note<T>(
+    async fn record<T>(
         &self,
         call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
     ) -> Option<T> {

@@ -40,7 +40,7 @@ pub enum AdmitDecision {
         /// When to ask again; above 0.
         retry_after: Millis,
         /// Whether the call waits, and its ticket number.
-        turn: Proceed,
+        proceed: Proceed,
         /// Time until a lease expires and frees the slot that the task needs, in µs and without
         /// spreading. 0 if the task waits for something else.
         room_in: u64,
@@ -72,18 +72,18 @@ pub struct Dispatched {
 
 impl AdmitDecision {
     /// FULL without a known time at which a lease ends and frees the slot.
-    pub(in crate::admission) const fn full(retry_after: Millis, turn: Proceed) -> AdmitDecision {
-        AdmitDecision::Full { retry_after, turn, room_in: 0, holders: None }
+    pub(in crate::admission) const fn full(retry_after: Millis, proceed: Proceed) -> AdmitDecision {
+        AdmitDecision::Full { retry_after, proceed, room_in: 0, holders: None }
     }
 
     /// Reads FULL after the usage of the pool.
     pub(super) fn parse_full(reply: &mut Reply) -> Result<AdmitDecision, Error> {
         let retry_after = Millis(reply.number()?);
-        let turn = Proceed::parse(reply.number()?);
+        let proceed = Proceed::parse(reply.number()?);
         let room_in = reply.number()?;
         let leases = reply.has_more().then(|| reply.any_bytes()).transpose()?;
         let holders = leases.and_then(|leases| SlotHolders::parse(&leases));
-        Ok(AdmitDecision::Full { retry_after, turn, room_in, holders })
+        Ok(AdmitDecision::Full { retry_after, proceed, room_in, holders })
     }
 }
 

@@ -73,7 +73,7 @@ impl Deniable for AdmitTask {
         match &outcome.decision {
             // Without `room_in` a slot is free and belongs to a waiter; that can change at any
             // moment.
-            AdmitDecision::Full { turn: Proceed::Refused, room_in, holders, .. }
+            AdmitDecision::Full { proceed: Proceed::Refused, room_in, holders, .. }
                 if *room_in > 0 =>
             {
                 let (settings, usage) = (self.settings, outcome.usage);
@@ -100,8 +100,8 @@ impl Deniable for AdmitTask {
             Some(_) => self.spread(room_in, now),
             None => self.soon(self.spread(room_in, now)),
         };
-        let (turn, holders) = (Proceed::Refused, None);
-        let decision = AdmitDecision::Full { retry_after, turn, room_in, holders };
+        let (proceed, holders) = (Proceed::Refused, None);
+        let decision = AdmitDecision::Full { retry_after, proceed, room_in, holders };
         Some(Admission { decision, usage: denial.usage })
     }
 }
@@ -126,7 +126,7 @@ impl AffectsDenials for AdmitTask {
 
 impl Waits for AdmitTask {
     type Heartbeat = HeartbeatPool;
-    type TakeBack = RevokeTask;
+    type Revoke = RevokeTask;
     type Rules = Catalog;
 
     fn waiting(&mut self) -> &mut Option<WaitingCall> {
@@ -145,14 +145,14 @@ impl Waits for AdmitTask {
         HeartbeatPool { pool: self.pool.clone(), settings: self.settings, heartbeat }
     }
 
-    fn take_back(&self, outcome: &Admission) -> Option<RevokeTask> {
+    fn revoke(&self, outcome: &Admission) -> Option<RevokeTask> {
         self.revocation(outcome, RevokeReason::Unreceived)
     }
 
     /// A call waits only after `Full`. In a paused pool it is answered immediately.
-    fn turn(outcome: &Admission) -> Proceed {
+    fn proceed(outcome: &Admission) -> Proceed {
         match outcome.decision {
-            AdmitDecision::Full { turn, .. } => turn,
+            AdmitDecision::Full { proceed, .. } => proceed,
             _ => Proceed::Now,
         }
     }
@@ -181,7 +181,7 @@ impl Revocable for AdmitTask {
     /// call that got it first may revoke it.
     fn undo_rule(&self, prefix: &str) -> UndoRule {
         let (decision, prefix) = (self.clone(), prefix.to_owned());
-        UndoRule::of::<AdmitTask>(move |admission| {
+        UndoRule::from_outcome::<AdmitTask>(move |admission| {
             match decision.revocation(admission, RevokeReason::Unacknowledged) {
                 Some(revocation) => Undo::Revoke(Revocation::by(&revocation, &prefix)),
                 None if admission.is_granted() => Undo::Stands,
@@ -200,7 +200,7 @@ impl Grows for AdmitTask {
         let settings = self.settings.under(&pool.overrides);
         // A waiter is already stored. A caller that will be refused anyway gets the refusal
         // instead.
-        let waits = pool.queue.as_ref().is_some_and(|queue| queue.holds(&member));
+        let waits = pool.queue.as_ref().is_some_and(|queue| queue.contains(&member));
         let has_room = !settings.paused && pool.in_use() < settings.capacity;
         has_room && !waits && self.task.is_some() && pool.task(&member, now).is_none()
     }

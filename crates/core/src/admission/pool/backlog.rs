@@ -95,7 +95,7 @@ impl Backlog {
     /// Schedules a task for the sweeper, in place of its previous time.
     pub(in crate::admission) fn set_due(&mut self, member: &Member, due: Timestamp) {
         self.clear_due(member);
-        self.touched.note(&[member]);
+        self.touched.record(&[member]);
         self.due.insert((due, member.clone()));
         self.due_of.insert(member.clone(), due);
     }
@@ -108,7 +108,7 @@ impl Backlog {
     /// Removes a task from the schedule.
     pub(in crate::admission) fn clear_due(&mut self, member: &[u8]) {
         if let Some((member, due)) = self.due_of.remove_pair(member).map(|pair| *pair) {
-            self.touched.note(&[&member]);
+            self.touched.record(&[&member]);
             self.due.remove(&(due, member));
         }
     }

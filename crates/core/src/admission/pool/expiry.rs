@@ -64,9 +64,9 @@ impl Pool {
     ) -> usize {
         while !allowance.is_spent() {
             let Some(lapsed) = self.first_lapsed(now) else { break };
-            self.note_lapsed(&lapsed);
+            self.record_lapsed(&lapsed);
             let (_, member, token, attempt) = lapsed;
-            self.touched.note(&[&[record::TASK], &member]);
+            self.touched.record(&[&[record::TASK], &member]);
             self.log_expired(member.clone(), token, attempt, settings, now);
             let task = self.task(&member, now).filter(|task| task.lease.token == token);
             let over = task.filter(|task| task.is_over(settings, now)).cloned();
@@ -171,7 +171,7 @@ impl Pool {
         now: Timestamp,
     ) {
         self.leases.remove(task.slot_end, member);
-        self.note_lapsed(&lapsed_of(member, &task));
+        self.record_lapsed(&lapsed_of(member, &task));
         self.log_task(EventKind::Expired, self.shared(member), &task, None, settings, now);
         self.end_attempt(member, task, settings, now);
     }

@@ -213,7 +213,7 @@ impl Exported for Pool {
             return Ok(());
         }
         let (member, forget) = (Member::from(member), task.forget);
-        self.touched.note(&[&[TASK], &member]);
+        self.touched.record(&[&[TASK], &member]);
         if task.state == TaskState::Leased && !is_ended {
             self.leases.insert(task.slot_end, member.clone());
         } else if forget != NEVER {

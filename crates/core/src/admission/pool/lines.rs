@@ -75,7 +75,7 @@ enum StateName {
 
 impl PoolLine {
     /// The line of a head.
-    pub fn of(pool: &[u8], value: &[u8]) -> Result<PoolLine, Unreadable> {
+    pub fn from_entry(pool: &[u8], value: &[u8]) -> Result<PoolLine, Unreadable> {
         let (overrides, last_token): Head = decode(value)?;
         Ok(PoolLine { pool: Text::new(pool), last_token, overrides })
     }
@@ -83,7 +83,7 @@ impl PoolLine {
 
 impl TaskLine {
     /// The line of a task record.
-    pub fn of(pool: &[u8], member: &[u8], value: &[u8]) -> Result<TaskLine, Unreadable> {
+    pub fn from_entry(pool: &[u8], member: &[u8], value: &[u8]) -> Result<TaskLine, Unreadable> {
         let TaskRecord { task, is_ended } = decode::<TaskRecord<Task>>(value)?;
         let Task { lease, slot_end, forget, state, is_disclosed, queued } = task;
         let (state, succeeded, text) = match state {
@@ -163,7 +163,7 @@ impl EntryLine for PoolLine {
     fn record(&self, to: &mut Changes) -> Result<(), &'static str> {
         let (mut head, value): (_, Head) = (Vec::new(), (self.overrides, self.last_token));
         encode(&value, &mut head);
-        to.of::<Pool>(&self.pool.0);
+        to.set_partition::<Pool>(&self.pool.0);
         to.head(&head);
         Ok(())
     }
@@ -216,7 +216,7 @@ impl EntryLine for TaskLine {
     fn record(&self, to: &mut Changes) -> Result<(), &'static str> {
         let member = [&self.device.0[..], &[SEPARATOR], &self.task.0].concat();
         let is_ended = self.state == StateName::Leased && !self.listed;
-        to.of::<Pool>(&self.pool.0);
+        to.set_partition::<Pool>(&self.pool.0);
         to.put(&[&[TASK], &member], &TaskRecord { task: self.task(), is_ended });
         if let Some(due) = self.due() {
             to.put(&[&[DUE], &member], &due);

@@ -45,9 +45,9 @@ impl Pool {
     }
 
     /// Records that an ended lease enters or leaves `replaced`.
-    pub(super) fn note_lapsed(&mut self, (end, member, token, attempt): &Lapsed) {
+    pub(super) fn record_lapsed(&mut self, (end, member, token, attempt): &Lapsed) {
         let (end, token) = (end.0.to_be_bytes(), token.to_be_bytes());
-        self.touched.note(&[&[LAPSED], &end, &token, &attempt.to_be_bytes(), member]);
+        self.touched.record(&[&[LAPSED], &end, &token, &attempt.to_be_bytes(), member]);
     }
 }
 
@@ -64,7 +64,7 @@ fn decode_lapsed(part: &[u8]) -> Result<Lapsed, Unreadable> {
 impl Recorded for Pool {
     const KIND: u8 = 1;
 
-    fn note_changes(&mut self) {
+    fn track_changes(&mut self) {
         self.touched.begin();
         self.backlog.touched.begin();
     }
@@ -78,7 +78,7 @@ impl Recorded for Pool {
     /// A changed part without an entry is removed. One change clears a history that was dropped as
     /// a whole.
     fn drain(&mut self, to: &mut Changes) {
-        for part in self.touched.take() {
+        for part in self.touched.drain() {
             let (letter, member) = split_part(&part);
             match self.tasks.get_key_value(member).filter(|_| letter == TASK) {
                 Some((member, task)) => {
@@ -89,7 +89,7 @@ impl Recorded for Pool {
                 None => to.remove(&[&part]),
             }
         }
-        for member in self.backlog.touched.take() {
+        for member in self.backlog.touched.drain() {
             match self.backlog.due_of(&member) {
                 Some(due) => to.put(&[&[DUE], &member], &due),
                 None => to.remove(&[&[DUE], &member]),

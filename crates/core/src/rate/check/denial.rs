@@ -50,7 +50,7 @@ impl Deniable for CheckRate {
     fn denial(&self, outcome: &CheckOutcome) -> Option<(RefusedKey, u64)> {
         let CheckOutcome::Decided { answer, replayed: false } = outcome else { return None };
         let holds = match answer.verdict {
-            _ if self.look() || self.has_changed(answer) => None,
+            _ if self.is_peek() || self.has_changed(answer) => None,
             // If a limit has no room for longer than the ban lasts, the limit refuses the call
             // after the ban. The cached answer then says BAN instead of THROTTLE.
             Verdict::Throttle | Verdict::Ban => answer.retry_after,
@@ -86,7 +86,7 @@ impl AffectsDenials for CheckRate {
             Some(_) => false,
             None => true,
         };
-        Effect::frees(has_changed && !self.look())
+        Effect::frees(has_changed && !self.is_peek())
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Evaluation<'a> {
     rule: &'a Rule,
     cost: u32,
     /// Whether the evaluation must change nothing.
-    look: bool,
+    is_peek: bool,
     now: Timestamp,
     /// The usage of each limit.
     pub(super) usages: Vec<Usage>,
@@ -51,7 +51,7 @@ impl<'a> Evaluation<'a> {
     /// Loads the usage of a key. Cost 0 is evaluated like 1.
     pub(super) fn new(
         check: &'a CheckRate,
-        look: bool,
+        is_peek: bool,
         meter: &Meter,
         now: Timestamp,
     ) -> Evaluation<'a> {
@@ -60,11 +60,11 @@ impl<'a> Evaluation<'a> {
         Evaluation {
             rule,
             cost: check.cost.max(1),
-            look,
+            is_peek,
             now,
             usages,
             notices,
-            changed: moved && !look,
+            changed: moved && !is_peek,
         }
     }
 
@@ -85,7 +85,7 @@ impl<'a> Evaluation<'a> {
             let reason = format!("above {}", tier.above).into_bytes();
             let memory = self.rule.ban_memory;
             let ban = BanRecord::new(self.now, length, memory, strikes, reason);
-            let (crossed, ban) = (self.cross(level), Some(ban).filter(|_| !self.look));
+            let (crossed, ban) = (self.cross(level), Some(ban).filter(|_| !self.is_peek));
             let banned = ban.is_some();
             return Evaluated { verdict: Verdict::Ban, crossed, wait, ban, banned, reached };
         }
@@ -147,7 +147,7 @@ impl<'a> Evaluation<'a> {
 
     /// Counts the call on the first `limits` limits.
     fn spend(&mut self, limits: usize) {
-        if !self.look {
+        if !self.is_peek {
             for usage in &mut self.usages[..limits] {
                 usage.spend(self.cost, self.now);
             }
@@ -158,7 +158,7 @@ impl<'a> Evaluation<'a> {
     /// Records the notice for a tier and all tiers below. Returns whether this call is the first
     /// one of the window to reach the tier.
     fn cross(&mut self, level: usize) -> bool {
-        if self.look || self.notices.contains(self.rule.tiers[level].above) {
+        if self.is_peek || self.notices.contains(self.rule.tiers[level].above) {
             return false;
         }
         for tier in &self.rule.tiers[..=level] {

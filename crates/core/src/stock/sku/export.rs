@@ -194,23 +194,23 @@ impl Exported for Sku {
         match split_part(part) {
             (0, _) => self.stock = Some(decode(value)?),
             (HOLD, name) => {
-                self.touched.note(&[part]);
+                self.touched.record(&[part]);
                 self.holds.insert(split_hold(name)?, decode(value)?);
             }
             (BUYER, buyer) => {
-                self.touched.note(&[part]);
+                self.touched.record(&[part]);
                 *self.buyers.get_or_default(buyer) = decode(value)?;
             }
             (ORDER, order) => {
                 let (forget, record) = decode::<(Timestamp, Order)>(value)?;
                 if forget > now {
-                    self.orders.keep(order, record, forget, now);
+                    self.orders.insert(order, record, forget, now);
                 }
             }
             (_, request) => {
                 let (forget, stock) = decode::<(Timestamp, Stock)>(value)?;
                 if forget > now {
-                    self.replays.keep(request, stock, forget, now);
+                    self.replays.insert(request, stock, forget, now);
                 }
             }
         }

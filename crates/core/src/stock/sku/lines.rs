@@ -76,14 +76,14 @@ pub struct RestockLine {
 
 impl StockLine {
     /// The line of a head.
-    pub fn of(sku: &[u8], value: &[u8]) -> Result<StockLine, Unreadable> {
+    pub fn from_entry(sku: &[u8], value: &[u8]) -> Result<StockLine, Unreadable> {
         Ok(StockLine { sku: Text::new(sku), stock: decode(value)? })
     }
 }
 
 impl HoldLine {
     /// The line of a stored hold.
-    pub fn of(sku: &[u8], name: &[u8], value: &[u8]) -> Result<HoldLine, Unreadable> {
+    pub fn from_entry(sku: &[u8], name: &[u8], value: &[u8]) -> Result<HoldLine, Unreadable> {
         let (expire, member) = split_hold(name)?;
         let order = member.split(|byte| *byte == SEPARATOR).next().unwrap_or_default();
         Ok(HoldLine { sku: Text::new(sku), order: Text::new(order), hold: decode(value)?, expire })
@@ -92,7 +92,7 @@ impl HoldLine {
 
 impl OrderLine {
     /// The line of a stored order.
-    pub fn of(sku: &[u8], order: &[u8], value: &[u8]) -> Result<OrderLine, Unreadable> {
+    pub fn from_entry(sku: &[u8], order: &[u8], value: &[u8]) -> Result<OrderLine, Unreadable> {
         let (forget, Order { reservation, limit, .. }) = decode::<(Timestamp, Order)>(value)?;
         Ok(OrderLine { sku: Text::new(sku), order: Text::new(order), reservation, limit, forget })
     }
@@ -100,14 +100,14 @@ impl OrderLine {
 
 impl BuyerLine {
     /// The line of a stored buyer.
-    pub fn of(sku: &[u8], buyer: &[u8], value: &[u8]) -> Result<BuyerLine, Unreadable> {
+    pub fn from_entry(sku: &[u8], buyer: &[u8], value: &[u8]) -> Result<BuyerLine, Unreadable> {
         Ok(BuyerLine { sku: Text::new(sku), buyer: Text::new(buyer), count: decode(value)? })
     }
 }
 
 impl RestockLine {
     /// The line of a stored answer.
-    pub fn of(sku: &[u8], request: &[u8], value: &[u8]) -> Result<RestockLine, Unreadable> {
+    pub fn from_entry(sku: &[u8], request: &[u8], value: &[u8]) -> Result<RestockLine, Unreadable> {
         let (forget, stock) = decode(value)?;
         Ok(RestockLine { sku: Text::new(sku), request: Text::new(request), stock, forget })
     }
@@ -122,7 +122,7 @@ impl EntryLine for StockLine {
     fn record(&self, to: &mut Changes) -> Result<(), &'static str> {
         let mut head = Vec::new();
         encode(&self.stock, &mut head);
-        to.of::<Sku>(&self.sku.0);
+        to.set_partition::<Sku>(&self.sku.0);
         to.head(&head);
         Ok(())
     }
@@ -140,7 +140,7 @@ impl EntryLine for HoldLine {
 
     fn record(&self, to: &mut Changes) -> Result<(), &'static str> {
         let member = self.hold.member(&self.order.0, self.expire);
-        to.of::<Sku>(&self.sku.0);
+        to.set_partition::<Sku>(&self.sku.0);
         to.put(&[&[HOLD], &self.expire.0.to_be_bytes(), &member], &self.hold);
         Ok(())
     }
@@ -168,7 +168,7 @@ impl EntryLine for OrderLine {
     /// cache.
     fn record(&self, to: &mut Changes) -> Result<(), &'static str> {
         let (reservation, limit, forget) = (self.reservation.clone(), self.limit, self.forget);
-        to.of::<Sku>(&self.sku.0);
+        to.set_partition::<Sku>(&self.sku.0);
         to.put(&[&[ORDER], &self.order.0], &(forget, Order { reservation, limit, forget }));
         Ok(())
     }
@@ -182,7 +182,7 @@ impl EntryLine for BuyerLine {
     }
 
     fn record(&self, to: &mut Changes) -> Result<(), &'static str> {
-        to.of::<Sku>(&self.sku.0);
+        to.set_partition::<Sku>(&self.sku.0);
         to.put(&[&[BUYER], &self.buyer.0], &self.count);
         Ok(())
     }
@@ -201,7 +201,7 @@ impl EntryLine for RestockLine {
     }
 
     fn record(&self, to: &mut Changes) -> Result<(), &'static str> {
-        to.of::<Sku>(&self.sku.0);
+        to.set_partition::<Sku>(&self.sku.0);
         to.put(&[&[REPLAY], &self.request.0], &(self.forget, self.stock));
         Ok(())
     }

@@ -30,10 +30,10 @@ pub(super) fn split_hold(name: &[u8]) -> Result<(Timestamp, Box<[u8]>), Unreadab
 impl Recorded for Sku {
     const KIND: u8 = 7;
 
-    fn note_changes(&mut self) {
+    fn track_changes(&mut self) {
         self.touched.begin();
-        self.orders.note_changes();
-        self.replays.note_changes();
+        self.orders.track_changes();
+        self.replays.track_changes();
     }
 
     fn head(&self, to: &mut Vec<u8>) {
@@ -45,7 +45,7 @@ impl Recorded for Sku {
     /// A changed hold or buyer without an entry is removed. The same change also contains the head;
     /// otherwise a restart could read a reserved quantity that is not the sum of the holds.
     fn drain(&mut self, to: &mut Changes) {
-        let touched = self.touched.take();
+        let touched = self.touched.drain();
         if !touched.is_empty() {
             // A sweep has no decision after which the head is compared.
             let mut head = Vec::new();

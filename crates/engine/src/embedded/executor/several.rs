@@ -11,7 +11,7 @@ use super::{
     },
     NAMES_RETRY, line_up,
 };
-use tollgate_core::{Decision, Holds, PARTITION_BYTES, error::Error, names::Namespace};
+use tollgate_core::{Decision, Footprint, PARTITION_BYTES, error::Error, names::Namespace};
 
 impl<S: Tabled> Sharded for Vec<S> {
     fn execute<D>(engine: &Embedded, decision: &D) -> (Result<D::Outcome, Error>, Seen)
@@ -63,7 +63,7 @@ impl Embedded {
         if let Err(error) = self.has_bytes(&new).and_then(|()| self.name_all::<S>(&new)) {
             return (Err(error), notes.seen());
         }
-        let before: Vec<Holds> = partitions
+        let before: Vec<Footprint> = partitions
             .iter()
             .map(|partition| {
                 let state = table.get(partition);
@@ -75,7 +75,7 @@ impl Embedded {
             None => {
                 let mut state = S::default();
                 if is_recorded {
-                    state.note_changes();
+                    state.track_changes();
                 }
                 state
             }
@@ -88,7 +88,7 @@ impl Embedded {
         for (index, (partition, mut state)) in partitions.into_iter().zip(states).enumerate() {
             events.extend(state.take_event());
             if is_recorded {
-                notes.changes.of::<S>(partition);
+                notes.changes.set_partition::<S>(partition);
                 let after = head(&state);
                 if heads[index] != after {
                     notes.changes.head(&after);

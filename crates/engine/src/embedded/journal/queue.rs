@@ -158,7 +158,7 @@ impl ChangeQueue {
     }
 
     /// Records that the taken changes are synced.
-    pub(super) fn note_synced(&mut self) {
+    pub(super) fn record_synced(&mut self) {
         (self.writing_since, self.writing_bytes) = (None, 0);
     }
 
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!((last, queue.ready()), (5000, [0, 0]));
         assert_eq!(queue.unsynced_bytes(), bytes, "they are being written");
         assert_eq!(rows.iter().map(Row::size).sum::<usize>(), bytes);
-        queue.note_synced();
+        queue.record_synced();
         assert_eq!(queue.unsynced_bytes(), 0);
         assert!((3..10).contains(&rows.len()), "{} rows", rows.len());
         assert!(rows.iter().all(|row| row.capacity() <= 4 * ROW_BYTES));
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(queue.age(Timestamp(20)), Duration::from_micros(10));
         let (rows, last) = queue.take(Timestamp(25));
         assert_eq!((rows.len(), last), (1, 8));
-        queue.note_synced();
+        queue.record_synced();
         assert_eq!(queue.age(Timestamp(30)), Duration::from_micros(5), "of change 9");
     }
 }

@@ -74,8 +74,8 @@ impl JournalWriter {
                 metrics::count(|cells| cells.syncs.observe(duration));
                 // Wakes the calls before the batch is freed.
                 let _written = mem::take(&mut self.batch);
-                lock(&self.shared.queue).note_synced();
-                self.clock.note_synced(mark);
+                lock(&self.shared.queue).record_synced();
+                self.clock.record_synced(mark);
                 self.shared.written.store(ticket, Ordering::Release);
                 self.shared.note_success(&self.shared.is_sync_failing);
                 self.shared.waiters.wake();

@@ -263,7 +263,7 @@ fn sweep<S: Tabled>(
                 budget.spend(1);
             }
             if is_kept && is_vacant {
-                notes.changes.of::<S>(partition);
+                notes.changes.set_partition::<S>(partition);
                 notes.changes.clear(&[]);
             } else if is_kept {
                 drain(state, partition, notes);

@@ -33,7 +33,7 @@ pub trait Grows: Decision {
 
 /// The leases, queued tasks and bytes of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Holds {
+pub struct Footprint {
     /// Leases, including ended ones that the sweeper has not removed yet.
     pub leases: u64,
     /// Tasks in the queue.
@@ -63,9 +63,9 @@ pub enum Taking {
     Limited,
 }
 
-impl Holds {
+impl Footprint {
     /// The number of one kind.
-    pub fn of(&mut self, takes: Takes) -> &mut u64 {
+    pub fn count_mut(&mut self, takes: Takes) -> &mut u64 {
         match takes {
             Takes::Lease => &mut self.leases,
             Takes::Queued => &mut self.queued,

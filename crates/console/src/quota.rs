@@ -12,7 +12,7 @@ pub(super) type Holder = Option<Arc<str>>;
 
 /// A maximum, and how many of it each caller holds.
 #[derive(Debug)]
-pub(super) struct SharedMaximum {
+pub(super) struct Quota {
     max: usize,
     /// What is counted, in the plural.
     what: &'static str,
@@ -23,51 +23,51 @@ type HeldByCaller = HashMap<Holder, usize>;
 
 /// One of the maximum, until it is dropped.
 #[derive(Debug)]
-pub(super) struct HeldShare {
+pub(super) struct Permit {
     holder: Holder,
     held: Arc<Mutex<HeldByCaller>>,
 }
 
 /// Why a caller gets no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ShareRefused {
+pub(super) enum QuotaReached {
     /// The maximum is reached.
-    AllHeld { max: usize, what: &'static str },
+    Exhausted { max: usize, what: &'static str },
     /// The caller holds as many as are free.
     ByOneCaller { own: usize, max: usize, what: &'static str },
 }
 
-impl SharedMaximum {
+impl Quota {
     /// A maximum of `max`; `what` names them in messages, in the plural.
-    pub(super) fn new(max: usize, what: &'static str) -> SharedMaximum {
-        SharedMaximum { max, what, held: Arc::default() }
+    pub(super) fn new(max: usize, what: &'static str) -> Quota {
+        Quota { max, what, held: Arc::default() }
     }
 
     /// Acquires one. Fails if none is free, or if the caller holds as many as are free.
-    pub(super) fn take(&self, holder: &Holder) -> Result<HeldShare, ShareRefused> {
-        let SharedMaximum { max, what, .. } = *self;
+    pub(super) fn acquire(&self, holder: &Holder) -> Result<Permit, QuotaReached> {
+        let Quota { max, what, .. } = *self;
         let mut held = self.held.lock();
         let free = max.saturating_sub(held.values().sum());
         let own = held.get(holder).copied().unwrap_or_default();
         if free == 0 {
-            return Err(ShareRefused::AllHeld { max, what });
+            return Err(QuotaReached::Exhausted { max, what });
         }
         if holder.is_some() && own >= free {
-            return Err(ShareRefused::ByOneCaller { own, max, what });
+            return Err(QuotaReached::ByOneCaller { own, max, what });
         }
         held.insert(holder.clone(), own + 1);
-        Ok(HeldShare { holder: holder.clone(), held: self.held.clone() })
+        Ok(Permit { holder: holder.clone(), held: self.held.clone() })
     }
 }
 
-impl HeldShare {
+impl Permit {
     /// Whether a caller holds it.
     pub(super) fn is_of(&self, holder: &Holder) -> bool {
         self.holder == *holder
     }
 }
 
-impl Drop for HeldShare {
+impl Drop for Permit {
     fn drop(&mut self) {
         let mut held = self.held.lock();
         match held.get_mut(&self.holder) {
@@ -77,13 +77,13 @@ impl Drop for HeldShare {
     }
 }
 
-impl fmt::Display for ShareRefused {
+impl fmt::Display for QuotaReached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ShareRefused::AllHeld { max, what } => {
-                write!(f, "this server has its maximum of {max} {what} open")
+            QuotaReached::Exhausted { max, what } => {
+                write!(f, "this server has reached its maximum of {max} {what}")
             }
-            ShareRefused::ByOneCaller { own, max, what } => {
+            QuotaReached::ByOneCaller { own, max, what } => {
                 write!(f, "this caller has {own} of at most {max} {what} open, as many as are free")
             }
         }
@@ -94,36 +94,36 @@ impl fmt::Display for ShareRefused {
 mod tests {
     use super::*;
 
-    fn take_all(shares: &SharedMaximum, holder: &Holder) -> Vec<HeldShare> {
-        std::iter::from_fn(|| shares.take(holder).ok()).collect()
+    fn acquire_all(quota: &Quota, holder: &Holder) -> Vec<Permit> {
+        std::iter::from_fn(|| quota.acquire(holder).ok()).collect()
     }
 
     #[test]
     fn a_caller_holds_at_most_as_many_as_are_free() {
-        let shares = SharedMaximum::new(12, "pages");
+        let quota = Quota::new(12, "pages");
         let [greedy, other] = ["greedy", "other"].map(|name| Some(Arc::from(name)));
-        let mut held = take_all(&shares, &greedy);
+        let mut held = acquire_all(&quota, &greedy);
         assert_eq!(held.len(), 6);
-        let refused = shares.take(&greedy).unwrap_err();
-        assert_eq!(refused, ShareRefused::ByOneCaller { own: 6, max: 12, what: "pages" });
+        let refused = quota.acquire(&greedy).unwrap_err();
+        assert_eq!(refused, QuotaReached::ByOneCaller { own: 6, max: 12, what: "pages" });
         let text = "this caller has 6 of at most 12 pages open, as many as are free";
         assert_eq!(refused.to_string(), text);
-        let others = take_all(&shares, &other);
+        let others = acquire_all(&quota, &other);
         assert_eq!(others.len(), 3);
         // What the caller returns is free for both.
         held.truncate(2);
-        assert_eq!(take_all(&shares, &greedy).len(), 3);
+        assert_eq!(acquire_all(&quota, &greedy).len(), 3);
         drop((held, others));
-        assert!(shares.held.lock().is_empty());
+        assert!(quota.held.lock().is_empty());
     }
 
     #[test]
     fn without_callers_every_visitor_can_hold_all() {
-        let shares = SharedMaximum::new(5, "pages");
-        let held = take_all(&shares, &None);
+        let quota = Quota::new(5, "pages");
+        let held = acquire_all(&quota, &None);
         assert_eq!(held.len(), 5);
-        let refused = shares.take(&None).unwrap_err();
+        let refused = quota.acquire(&None).unwrap_err();
         assert_eq!(refused.to_string(), "this server has its maximum of 5 pages open");
-        assert_eq!(refused, shares.take(&Some("a".into())).unwrap_err());
+        assert_eq!(refused, quota.acquire(&Some("a".into())).unwrap_err());
     }
 }
