@@ -156,12 +156,12 @@ pub(super) fn resumed(pool: &Pool) -> String {
 }
 
 /// Time since an instant of the engine's clock, by this machine's clock.
-pub(in super::super) fn since(instant: Option<Timestamp>) -> String {
+pub(crate) fn since(instant: Option<Timestamp>) -> String {
     distance(instant, |instant, now| now.duration_since(instant).unwrap_or_default())
 }
 
 /// Time until an instant of the engine's clock, by this machine's clock.
-pub(in super::super) fn until(instant: Option<Timestamp>) -> String {
+pub(crate) fn until(instant: Option<Timestamp>) -> String {
     distance(instant, |instant, now| instant.duration_since(now).unwrap_or_default())
 }
 
