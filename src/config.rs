@@ -169,8 +169,9 @@ impl Config {
             flags.durability.or(file.durability),
         )?;
         let password_file = flags.engine_password_file.clone().or(file.engine_password_file);
-        let password =
-            password_file.map(|path| secret::read(&path, engine.as_deref())).transpose()?;
+        let password = password_file
+            .map(|path| secret::read_password(&path, engine.as_deref()))
+            .transpose()?;
         let memory_max = flags.memory_max.or(file.memory_max);
         let workers = file.workers.unwrap_or_else(cores);
         let log = LogOptions {

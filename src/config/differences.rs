@@ -144,7 +144,7 @@ impl ConfigValues {
         self.0.insert(key.to_owned(), ConfigValue { shown, hidden: String::new() });
     }
 
-    /// Adds the value of a key, and those of the keys in it.
+    /// Adds the value of a key, and the values of the keys in it.
     fn add(&mut self, key: &str, value: &Value) {
         match value {
             Value::Table(table) => {

@@ -61,7 +61,7 @@ pub(super) struct File {
     pub(super) otlp: OtlpSection,
     #[serde(default)]
     pub(super) redis: RedisSection,
-    #[serde(default, deserialize_with = "limits::read")]
+    #[serde(default, deserialize_with = "limits::deserialize")]
     pub(super) limits: CallerLimits,
     #[serde(default)]
     pub(super) envoy: EnvoySection,

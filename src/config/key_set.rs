@@ -70,7 +70,7 @@ impl KeySets {
         document
     }
 
-    /// Forgets all URLs except that of the section in use.
+    /// Forgets all URLs except the one of the section in use.
     pub(super) fn keep(&self, section: Option<&JwtSection>) {
         let in_use = |it: &Fetched| section.is_some_and(|section| it.section.is_same_url(section));
         self.0.lock().retain(in_use);

@@ -26,7 +26,7 @@ const CONNECTIONS: RangeInclusive<u64> = 16 << 20..=4 << 30;
 
 /// Reads the section. A missing key has its default. Fails if a value is out of range, or if a
 /// connection may hold more than the server.
-pub(super) fn read<'de, D: Deserializer<'de>>(d: D) -> Result<CallerLimits, D::Error> {
+pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<CallerLimits, D::Error> {
     d.deserialize_map(Section)
 }
 
@@ -150,7 +150,7 @@ mod tests {
 
     fn limits(text: &str) -> Result<CallerLimits, String> {
         let section = toml::de::Deserializer::parse(text).map_err(|error| error.to_string())?;
-        read(section).map_err(|error| error.to_string())
+        deserialize(section).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub fn has_password(engine: &str) -> bool {
 
 /// Reads the password of an engine from a file, without the line break at its end. Fails if the
 /// engine is not a Redis, or if its URL already contains a password.
-pub(super) fn read(path: &Path, engine: Option<&str>) -> Result<Password, ConfigError> {
+pub(super) fn read_password(path: &Path, engine: Option<&str>) -> Result<Password, ConfigError> {
     let failed = |reason: &dyn fmt::Display| {
         ConfigError::new(format!("engine_password_file = \"{}\": {reason}", path.display()))
     };

@@ -30,7 +30,7 @@ pub enum Wipe {
 }
 
 impl Wipe {
-    pub async fn of(self, redis: &mut OwnRedis) {
+    pub async fn apply(self, redis: &mut OwnRedis) {
         match self {
             Wipe::Flush => drop(redis.command(&["FLUSHALL"]).await.unwrap()),
             Wipe::Delete => {

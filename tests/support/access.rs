@@ -100,7 +100,7 @@ pub struct Call {
 
 impl Call {
     #[allow(clippy::needless_pass_by_value, reason = "most requests are made for the call")]
-    pub fn of(service: &'static str, method: &'static str, request: impl Message) -> Call {
+    pub fn new(service: &'static str, method: &'static str, request: impl Message) -> Call {
         Call { service, method, body: request.encode_to_vec() }
     }
 
@@ -183,46 +183,46 @@ fn admission(name: &dyn Fn() -> String) -> Vec<Call> {
         ..pb::QueuedTask::default()
     }];
     vec![
-        Call::of(service, "AdmitTask", admit(n, "d", "t")),
-        Call::of(service, "CompleteTask", complete(n, "d", "t")),
-        Call::of(service, "RenewTask", renew(n, "d", "t")),
-        Call::of(
+        Call::new(service, "AdmitTask", admit(n, "d", "t")),
+        Call::new(service, "CompleteTask", complete(n, "d", "t")),
+        Call::new(service, "RenewTask", renew(n, "d", "t")),
+        Call::new(
             service,
             "AdmitTasks",
             pb::AdmitTasksRequest { requests: vec![admit(n, "d", "t"), admit(n, "e", "t")] },
         ),
-        Call::of(
+        Call::new(
             service,
             "CompleteTasks",
             pb::CompleteTasksRequest { requests: vec![complete(n, "d", "t")] },
         ),
-        Call::of(
+        Call::new(
             service,
             "RenewTasks",
             pb::RenewTasksRequest { requests: vec![renew(n, "e", "t"), renew(n, "d", "t")] },
         ),
-        Call::of(service, "EnqueueTasks", pb::EnqueueTasksRequest { pool: name(), tasks }),
-        Call::of(
+        Call::new(service, "EnqueueTasks", pb::EnqueueTasksRequest { pool: name(), tasks }),
+        Call::new(
             service,
             "CancelTask",
             pb::CancelTaskRequest { pool: name(), device_id: "d".into(), task_id: "t".into() },
         ),
-        Call::of(service, "GetPool", pb::GetPoolRequest { pool: name() }),
-        Call::of(service, "ListPools", pb::ListPoolsRequest::default()),
-        Call::of(
+        Call::new(service, "GetPool", pb::GetPoolRequest { pool: name() }),
+        Call::new(service, "ListPools", pb::ListPoolsRequest::default()),
+        Call::new(
             service,
             "ListLeases",
             pb::ListLeasesRequest { pool: name(), ..pb::ListLeasesRequest::default() },
         ),
-        Call::of(
+        Call::new(
             service,
             "ListTasks",
             pb::ListTasksRequest { pool: name(), state: 1, ..pb::ListTasksRequest::default() },
         ),
-        Call::of(service, "WatchPool", pb::WatchPoolRequest { pool: name(), after: None }),
-        Call::of(service, "ConfigurePool", capacity(n, 3)),
-        Call::of(service, "EvictTask", evict(n, "d", "t")),
-        Call::of(
+        Call::new(service, "WatchPool", pb::WatchPoolRequest { pool: name(), after: None }),
+        Call::new(service, "ConfigurePool", capacity(n, 3)),
+        Call::new(service, "EvictTask", evict(n, "d", "t")),
+        Call::new(
             service,
             "RequeueTask",
             pb::RequeueTaskRequest { pool: name(), device_id: "d".into(), task_id: "t".into() },
@@ -247,18 +247,22 @@ fn rates(name: &dyn Fn() -> String) -> Vec<Call> {
     };
     let checks = vec![check.clone()];
     vec![
-        Call::of(service, "CheckRate", check),
-        Call::of(service, "CheckRates", pb::CheckRatesRequest { checks }),
-        Call::of(service, "GetKey", pb::GetKeyRequest { key: "k".into(), policy: name() }),
-        Call::of(
+        Call::new(service, "CheckRate", check),
+        Call::new(service, "CheckRates", pb::CheckRatesRequest { checks }),
+        Call::new(service, "GetKey", pb::GetKeyRequest { key: "k".into(), policy: name() }),
+        Call::new(
             service,
             "ListBans",
             pb::ListBansRequest { policy: name(), ..pb::ListBansRequest::default() },
         ),
-        Call::of(service, "ListPolicies", pb::ListPoliciesRequest {}),
-        Call::of(service, "WatchRates", pb::WatchRatesRequest { policy: name(), after: None }),
-        Call::of(service, "ResetRate", pb::ResetRateRequest { key: name(), policy: String::new() }),
-        Call::of(
+        Call::new(service, "ListPolicies", pb::ListPoliciesRequest {}),
+        Call::new(service, "WatchRates", pb::WatchRatesRequest { policy: name(), after: None }),
+        Call::new(
+            service,
+            "ResetRate",
+            pb::ResetRateRequest { key: name(), policy: String::new() },
+        ),
+        Call::new(
             service,
             "Ban",
             pb::BanRequest {
@@ -267,7 +271,7 @@ fn rates(name: &dyn Fn() -> String) -> Vec<Call> {
                 ..pb::BanRequest::default()
             },
         ),
-        Call::of(service, "Unban", pb::UnbanRequest { key: name(), policy: String::new() }),
+        Call::new(service, "Unban", pb::UnbanRequest { key: name(), policy: String::new() }),
     ]
 }
 
@@ -277,19 +281,19 @@ fn others(name: &dyn Fn() -> String) -> Vec<Call> {
     let admin = "AdminService";
     let order = || "order".to_owned();
     vec![
-        Call::of(
+        Call::new(
             sequence,
             "NextSequence",
             pb::NextSequenceRequest { name: name(), ..pb::NextSequenceRequest::default() },
         ),
-        Call::of(sequence, "GetSequence", pb::GetSequenceRequest { name: name() }),
-        Call::of(sequence, "ListSequences", pb::ListSequencesRequest::default()),
-        Call::of(
+        Call::new(sequence, "GetSequence", pb::GetSequenceRequest { name: name() }),
+        Call::new(sequence, "ListSequences", pb::ListSequencesRequest::default()),
+        Call::new(
             sequence,
             "SetSequenceFloor",
             pb::SetSequenceFloorRequest { name: name(), floor: Some(2) },
         ),
-        Call::of(
+        Call::new(
             lock,
             "AcquireLock",
             pb::AcquireLockRequest {
@@ -298,7 +302,7 @@ fn others(name: &dyn Fn() -> String) -> Vec<Call> {
                 ..pb::AcquireLockRequest::default()
             },
         ),
-        Call::of(
+        Call::new(
             lock,
             "RenewLock",
             pb::RenewLockRequest {
@@ -307,14 +311,14 @@ fn others(name: &dyn Fn() -> String) -> Vec<Call> {
                 ..pb::RenewLockRequest::default()
             },
         ),
-        Call::of(
+        Call::new(
             lock,
             "ReleaseLock",
             pb::ReleaseLockRequest { name: name(), owner: owner(), fencing_token: None },
         ),
-        Call::of(lock, "GetLock", pb::GetLockRequest { name: name() }),
-        Call::of(lock, "ListLocks", pb::ListLocksRequest::default()),
-        Call::of(
+        Call::new(lock, "GetLock", pb::GetLockRequest { name: name() }),
+        Call::new(lock, "ListLocks", pb::ListLocksRequest::default()),
+        Call::new(
             stock,
             "ReserveStock",
             pb::ReserveStockRequest {
@@ -324,27 +328,27 @@ fn others(name: &dyn Fn() -> String) -> Vec<Call> {
                 ..pb::ReserveStockRequest::default()
             },
         ),
-        Call::of(
+        Call::new(
             stock,
             "ConfirmReservation",
             pb::ConfirmReservationRequest { sku: name(), order_id: order() },
         ),
-        Call::of(
+        Call::new(
             stock,
             "CancelReservation",
             pb::CancelReservationRequest { sku: name(), order_id: order() },
         ),
-        Call::of(stock, "GetStock", pb::GetStockRequest { sku: name() }),
-        Call::of(stock, "ListStock", pb::ListStockRequest::default()),
-        Call::of(stock, "SetStock", pb::SetStockRequest { sku: name(), on_hand: Some(9) }),
-        Call::of(
+        Call::new(stock, "GetStock", pb::GetStockRequest { sku: name() }),
+        Call::new(stock, "ListStock", pb::ListStockRequest::default()),
+        Call::new(stock, "SetStock", pb::SetStockRequest { sku: name(), on_hand: Some(9) }),
+        Call::new(
             stock,
             "AddStock",
             pb::AddStockRequest { sku: name(), delta: 1, ..pb::AddStockRequest::default() },
         ),
-        Call::of(admin, "GetStatus", pb::GetStatusRequest {}),
-        Call::of(admin, "ReloadConfig", pb::ReloadConfigRequest { dry_run: true }),
-        Call::of(admin, "AcceptStoreLoss", pb::AcceptStoreLossRequest {}),
+        Call::new(admin, "GetStatus", pb::GetStatusRequest {}),
+        Call::new(admin, "ReloadConfig", pb::ReloadConfigRequest { dry_run: true }),
+        Call::new(admin, "AcceptStoreLoss", pb::AcceptStoreLossRequest {}),
     ]
 }
 

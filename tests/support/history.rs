@@ -40,7 +40,7 @@ pub struct Recorder {
 
 impl Recorder {
     pub async fn start(client: &Client, pool: &str, demands: Demands) -> Recorder {
-        let mut events = Events::of(client, pool, None).await;
+        let mut events = Events::watch(client, pool, None).await;
         let (client, pool) = (client.clone(), pool.to_owned());
         let (stop, mut stopped) = oneshot::channel();
         let verdict = tokio::spawn(async move {
@@ -56,7 +56,7 @@ impl Recorder {
                         }
                         // The server ended the stream, since a busy machine read too slowly. It is
                         // resumed.
-                        Err(_) => events = Events::of(&client, &pool, after.as_deref()).await,
+                        Err(_) => events = Events::watch(&client, &pool, after.as_deref()).await,
                     },
                     () = sleep(QUIET), if is_stopped => return checker.finish(),
                 }

@@ -37,7 +37,7 @@ pub struct Keeper(pub Locks);
 
 impl Keeper {
     /// A client of a world's server.
-    pub fn of(world: &World) -> Keeper {
+    pub fn from_world(world: &World) -> Keeper {
         Keeper(world.locks.clone())
     }
 

@@ -77,7 +77,7 @@ fn answer<T>(response: Result<Response<T>, Status>) -> T {
 }
 
 impl Shop {
-    pub async fn of(world: World) -> Shop {
+    pub async fn from_world(world: World) -> Shop {
         let client = Stocks::connect(world.address.clone()).await.unwrap();
         Shop { world, client }
     }

@@ -16,7 +16,7 @@ impl FormFields {
     }
 
     /// Reads the body of a form. `None` if it is too long or incomplete.
-    pub(super) async fn read(body: Incoming) -> Option<FormFields> {
+    pub(super) async fn parse_body(body: Incoming) -> Option<FormFields> {
         let body = Limited::new(body, FORM_BYTES_MAX).collect().await.ok()?;
         Some(FormFields::parse(&body.to_bytes()))
     }

@@ -7,7 +7,7 @@
 //! # Add a page
 //! 1. `pages/NAME.rs`: `load` returns a [`page::ConsolePage`] of parts, each rendered by a template
 //!    in `templates/`. A part is `live` if its numbers change, otherwise `fixed`. A form is
-//!    `fixed`, or    in a `<details class="act">`: the script replaces no part with an open one.
+//!    `fixed`, or in a `<details class="act">`: the script replaces no part with an open one.
 //! 2. If the page has actions: `act` reads the [`fields::FormFields`] of the form, calls a service,
 //!    and returns the message for the user. The form is sent to the URL of its page, and its button
 //!    is shown only if `visit.may(…)`. The check of the call itself decides.
@@ -69,7 +69,7 @@ pub use stream::AGE_MAX as STREAM_AGE_MAX;
 
 /// The longest form, bytes.
 const FORM_BYTES_MAX: usize = 32 * 1024;
-/// The prefix that turns the path of a page into that of its stream.
+/// The prefix that turns the path of a page into the path of its stream.
 const LIVE: &str = "/live";
 
 /// The console of a server.
@@ -158,7 +158,7 @@ impl Console {
             {
                 return sign_in::redirect(&head.uri);
             }
-            Method::POST => match FormFields::read(body).await {
+            Method::POST => match FormFields::parse_body(body).await {
                 Some(form) => Some(form),
                 None => {
                     let reason = format!("a form has at most {FORM_BYTES_MAX} bytes");

@@ -44,7 +44,7 @@ pub(super) struct PageId {
 }
 
 impl PageId {
-    pub(super) fn of(visit: &Visit) -> PageId {
+    pub(super) fn from_visit(visit: &Visit) -> PageId {
         let generation = visit.console.services.generation();
         PageId { target: visit.target.clone(), rights: visit.rights, generation }
     }
@@ -108,7 +108,7 @@ impl LivePages {
     /// Watches a page. Fails if the maximum of streams or of live pages is reached, or the caller's
     /// quota of it.
     pub(super) fn watch(&self, visit: Visit) -> Result<Watching, QuotaReached> {
-        let (id, holder) = (PageId::of(&visit), visit.holder());
+        let (id, holder) = (PageId::from_visit(&visit), visit.holder());
         let stream = self.streams.acquire(&holder)?;
         let mut watched = self.watched.lock();
         if let Some(page) = watched.get_mut(&id) {

@@ -101,7 +101,7 @@ impl ConsolePage {
         }
     }
 
-    /// Replaces missing parts by those of an earlier page.
+    /// Replaces missing parts by the same parts of an earlier page.
     pub(super) fn completed(mut self, earlier: &ConsolePage) -> ConsolePage {
         let parts = earlier.parts.iter().map(|part| {
             let newer = self.parts.iter().find(|newer| newer.id == part.id);
@@ -126,7 +126,7 @@ impl Problem {
         }
     }
 
-    /// What to tell the user.
+    /// The message for the user.
     pub(super) fn message(&self) -> &str {
         match self {
             Problem::SignedOut(message)

@@ -14,7 +14,7 @@ use super::{
 };
 
 impl Visit {
-    /// Renders the page. While the store is unreachable, missing parts are those of the last
+    /// Renders the page. While the store is unreachable, missing parts come from the last
     /// rendering.
     pub(super) async fn render(&self) -> Result<RenderedPage, Problem> {
         if !self.is_known() {
@@ -24,7 +24,7 @@ impl Visit {
             Err(Problem::Store(why)) => ConsolePage::new(self.entry.title).lacking(why),
             page => page?,
         };
-        let (id, live) = (PageId::of(self), &self.console.live);
+        let (id, live) = (PageId::from_visit(self), &self.console.live);
         let is_whole = page.lack.is_none();
         let kept = if is_whole { None } else { live.kept(&id) };
         let as_of = kept.as_ref().map(|(time, _)| *time);

@@ -64,7 +64,7 @@ impl RightsId {
 #[derive(Debug, Clone)]
 pub(super) struct Session {
     pub(super) token: Token,
-    /// The namespace that its user chose; empty for that of the caller.
+    /// The namespace that its user chose; empty for the caller's own.
     pub(super) namespace: String,
     /// The start on the coarse clock.
     start: Duration,

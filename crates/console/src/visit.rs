@@ -61,7 +61,7 @@ pub(super) struct Visit {
     pub(super) session: Option<String>,
     /// The caller; `None` on a server without callers.
     pub(super) caller: Option<ConsoleCaller>,
-    /// The namespace that the user chose; empty for that of the caller.
+    /// The namespace that the user chose; empty for the caller's own.
     pub(super) namespace: String,
     services: InProcess,
     query: FormFields,

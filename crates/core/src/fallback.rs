@@ -16,8 +16,8 @@ use crate::Decision;
 /// The largest number of servers that can be configured to share one store.
 pub const REPLICAS_MAX: u32 = 1000;
 
-/// The answer to a call while the store is unreachable (`on_store_failure`). The names are those of
-/// the configuration.
+/// The answer to a call while the store is unreachable (`on_store_failure`), named as in the
+/// configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnStoreFailure {

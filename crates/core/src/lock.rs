@@ -1,8 +1,8 @@
 //! Locks: one owner at a time, for the length of a lease.
 //!
 //! A lease expires, so a crashed holder does not block the lock. A stalled holder may outlive its
-//! lease. The protected system rejects it by its *fencing token*, which is smaller than that of the
-//! next holder.
+//! lease; the protected system rejects it by its *fencing token*, which is smaller than the next
+//! holder's.
 //!
 //! | verb | struct | script |
 //! |---|---|---|

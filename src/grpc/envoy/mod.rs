@@ -107,7 +107,7 @@ impl EnvoyHandlers {
         };
         let read = |(count, outcome): (&CountHits, Result<Answered<_>, Error>)| {
             let answered = outcome.map_err(from_error)?;
-            count.read(&answered.outcome).ok_or_else(status::too_many_names)
+            count.to_hits(&answered.outcome).ok_or_else(status::too_many_names)
         };
         counts.iter().zip(outcomes).map(read).collect()
     }
@@ -129,7 +129,7 @@ impl EnvoyHandlers {
         let enforcements = parse::enforcements(planned, settings);
         let all = CountAll::new(counts.iter().cloned().zip(enforcements));
         let outcome = self.engine.submit(&all, deadline).await.map_err(from_error)?.outcome;
-        let hits = all.read(&outcome).ok_or_else(status::too_many_names)?;
+        let hits = all.to_hits(&outcome).ok_or_else(status::too_many_names)?;
         if hits.len() != counts.len() {
             let text = "a script replied about another number of counters";
             return Err(from_error(Error::Corrupt(text.to_owned())));

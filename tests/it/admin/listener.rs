@@ -136,7 +136,7 @@ async fn pages_of_an_open_address_are_shown_to_callers_that_may_read_everything(
 async fn peers_that_misuse_the_pages_harm_nobody() {
     let server = AdminServer::start(&[]).await;
     let world = World::at(server.server.address()).await;
-    // Slow headers, on as many connections as there may be, and more.
+    // Slow headers, on as many connections as the listener accepts, and more.
     let mut slow = Vec::new();
     for _ in 0..300 {
         let mut stream = TcpStream::connect(("127.0.0.1", server.port)).await.unwrap();

@@ -71,7 +71,7 @@ async fn an_admission_without_replica_acknowledgement_is_revoked() {
     client.clone().configure_pool(capacity("safe tiny", 1)).await.unwrap();
     let tasks = batch("safe", vec![queued("d2", "one")]);
     client.clone().enqueue_tasks(tasks).await.unwrap();
-    let mut events = Events::of(&client, "safe", Some("0")).await;
+    let mut events = Events::watch(&client, "safe", Some("0")).await;
 
     pair.replica.signal("-STOP");
     let refused = ask(&client, "safe", "d1", "t").await.unwrap_err();

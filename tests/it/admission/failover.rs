@@ -105,7 +105,7 @@ async fn a_lost_lease_is_registered_again_by_its_renewal() {
         world.lose(device).await;
     }
     world.succeed(Some(tokens[0])).await;
-    let mut events = Events::of(&world.client, "p", None).await;
+    let mut events = Events::watch(&world.client, "p", None).await;
     assert_eq!(world.in_use("p").await, 1);
     // Without its token, a lost lease is unknown.
     assert_eq!(world.renew("p", "d1", "t").await.verdict(), RenewVerdict::Unknown);

@@ -67,7 +67,7 @@ async fn a_dead_task_is_queued_again_at_the_tail(world: World) {
         (Kind::Admitted, again.token, 1),
         (Kind::Completed, again.token, 1),
     ];
-    let mut events = Events::of(&world.client, "p", Some("0")).await;
+    let mut events = Events::watch(&world.client, "p", Some("0")).await;
     for (kind, token, attempt) in expected {
         let mut event = events.next().await;
         while event.task_id != "a" {

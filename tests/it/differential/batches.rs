@@ -117,7 +117,7 @@ impl Pair {
         }
     }
 
-    /// Compares the answer to a request of a batch with that of its single call.
+    /// Compares the answer to a request of a batch with the answer to the single call.
     fn agree<T: std::fmt::Debug + PartialEq>(
         &self,
         index: usize,

@@ -65,7 +65,7 @@ async fn kill_again_and_again(
     let folder = TempFolder::new();
     let arguments = ["--data-dir", folder.text(), "--durability", durability];
     let mut server = Server::start(&arguments).await;
-    let shop = Shop::of(World::at(server.address()).await).await;
+    let shop = Shop::from_world(World::at(server.address()).await).await;
     // Leases and holds outlive the test. A renewal uses the lease duration of the pool.
     let lease_duration = Some(seconds(HOURS));
     let pool = pb::ConfigurePoolRequest { lease_duration, ..capacity("p", 1_000_000) };
@@ -80,7 +80,7 @@ async fn kill_again_and_again(
         live(&server, &mut book, kill, life).await;
         drop(server);
         server = Server::start(&arguments).await;
-        let shop = Shop::of(World::at(server.address()).await).await;
+        let shop = Shop::from_world(World::at(server.address()).await).await;
         let context = format!("{durability}, kill {kill}");
         found += book.check(&shop, &context).await;
         book.check_lost(lost_at_most, &context);
@@ -91,7 +91,7 @@ async fn kill_again_and_again(
 
 /// Runs callers until the server is killed after `life`. Adds their record to the book.
 async fn live(server: &Server, book: &mut Book, kill: usize, life: Duration) {
-    let shop = Arc::new(Shop::of(World::at(server.address()).await).await);
+    let shop = Arc::new(Shop::from_world(World::at(server.address()).await).await);
     let (shared, over) = (Arc::new(Mutex::new(std::mem::take(book))), Arc::default());
     let callers = (0..CALLERS).map(|caller| {
         let (shop, book) = (shop.clone(), shared.clone());

@@ -179,7 +179,7 @@ async fn locks_stock_rates_and_bans_are_kept() {
         for _ in 0..4 {
             world.rates.clone().check_rate(under("crawler", "reads")).await.unwrap();
         }
-        let shop = Shop::of(world).await;
+        let shop = Shop::from_world(world).await;
         shop.set("tv", 10).await;
         shop.reserve(reserve("tv", "o1", 3)).await;
         shop.reserve(reserve("tv", "o2", 2)).await;
@@ -201,7 +201,7 @@ async fn locks_stock_rates_and_bans_are_kept() {
         let bans = pb::ListBansRequest { policy: "reads".into(), ..Default::default() };
         let bans = world.rates.clone().list_bans(bans).await.unwrap().into_inner().bans;
         assert_eq!(bans.len(), 1, "the ban is not listed");
-        let shop = Shop::of(world).await;
+        let shop = Shop::from_world(world).await;
         assert_eq!(shop.get("tv").await, before);
         assert!(shop.add(named).await.replayed);
         let order = shop.reserve(reserve("tv", "o1", 3)).await;

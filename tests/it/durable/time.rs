@@ -121,7 +121,7 @@ async fn a_clock_set_back_by_a_day_frees_nothing_early_and_repeats_no_serial() {
 async fn no_instant_is_used_twice() {
     let folder = TempFolder::new();
     let mut last = (0, 0);
-    // The system clock of each start is a second behind that of the start before.
+    // The system clock of each start is a second behind the previous start.
     for start in 0..5 {
         let kept = Kept::open(&folder, START - start * 1_000_000);
         for owner in ["one", "two"] {
@@ -143,7 +143,7 @@ async fn a_returned_token_is_never_returned_again_after_a_loss() {
     let folder = TempFolder::new();
     let (mut last, mut waited) = (0, Vec::new());
     for start in 0..4 {
-        // The system clock is behind that of the start before, so time continues from the mark.
+        // The system clock is behind the previous start, so time continues from the mark.
         let now = Arc::new(AtomicU64::new(START - start * 1_000_000));
         let disk = Disk::directory(folder.path()).unwrap();
         let opened = Embedded::open_unwritten(Clock::Stepped(now), disk, Durability::None, 7);

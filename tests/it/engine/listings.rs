@@ -283,7 +283,7 @@ async fn callers_see_their_own_names_redis() {
     callers_see_their_own_names(true).await;
 }
 
-/// A listing covers all nodes, also if each page is read from another server.
+/// A listing covers all nodes, even if each page is read from another server.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listing_covers_all_nodes_of_a_cluster() {
     let farm = Cluster::start().await;

@@ -46,7 +46,7 @@ mod redis {
     async fn servers_with_the_same_key_prefix_are_counted() {
         let prefix = format!("servers-{}", std::process::id());
         let ours = TempFile::new(&format!("redis.key_prefix = '{prefix}'"));
-        // Its channel begins like those of Tollgate.
+        // Its channel begins like a channel of Tollgate.
         let theirs = TempFile::new(&format!("redis.key_prefix = '{prefix}:hints:other'"));
         let url = redis_url();
         let start = async |config: &TempFile| {

@@ -113,7 +113,8 @@ async fn tls_with_a_private_authority_and_a_client_certificate() {
     let ours = TempFile::new(&both);
     let server = Server::start(&["--engine", &url, "--config", ours.path()]).await;
     works(&server).await;
-    // Without our certificate, or without trust in that of Redis, the store is unreachable.
+    // Without a client certificate, or without trust in the certificate of Redis, the store is
+    // unreachable.
     for lacking in [trusting.as_str(), ""] {
         let config = TempFile::new(lacking);
         let server = Server::start(&["--engine", &url, "--config", config.path()]).await;

@@ -30,7 +30,7 @@ on_both_engines! {
 
 /// Kind, task, attempt and outcome of the first `number` events.
 async fn told(world: &World, pool: &str, number: usize) -> Vec<(Kind, String, u32, Outcome)> {
-    let mut events = Events::of(&world.client, pool, Some("0")).await;
+    let mut events = Events::watch(&world.client, pool, Some("0")).await;
     let mut told = Vec::new();
     for _ in 0..number {
         let event = events.next().await;
@@ -107,7 +107,7 @@ async fn a_call_without_effect_is_no_event(world: World) {
 }
 
 async fn leases_end_without_a_call(world: World) {
-    let mut events = Events::of(&world.client, "p", None).await;
+    let mut events = Events::watch(&world.client, "p", None).await;
     let lease = world.admit("p", "d", "t").await.lease.unwrap();
     assert_eq!(events.next().await.kind(), Kind::Admitted);
     world.outlive().await;
@@ -132,7 +132,7 @@ async fn a_lease_within_its_grace_has_no_expired_event(world: World) {
     world.outlive().await;
     world.complete("p", "d", "t").await;
     world.advance(Duration::from_secs(60)).await;
-    let mut events = Events::of(&world.client, "p", Some("0")).await;
+    let mut events = Events::watch(&world.client, "p", Some("0")).await;
     let kinds = [Kind::Configured, Kind::Admitted, Kind::Admitted, Kind::Late, Kind::Expired];
     for kind in kinds {
         assert_eq!(events.next().await.kind(), kind);
@@ -140,7 +140,7 @@ async fn a_lease_within_its_grace_has_no_expired_event(world: World) {
 }
 
 async fn queued_tasks_end_without_a_call(world: World) {
-    let mut events = Events::of(&world.client, "p", None).await;
+    let mut events = Events::watch(&world.client, "p", None).await;
     world.client.clone().configure_pool(attempts("p", 1)).await.unwrap();
     let in_a_minute = prost_types::Timestamp { seconds: START as i64 / 1_000_000 + 60, nanos: 0 };
     let timed = pb::QueuedTask { expire_time: Some(in_a_minute), ..queued("d", "timed") };
@@ -178,7 +178,7 @@ async fn ten_thousand_leases_that_end_together_have_one_event_each() {
         // The next call works, even if other ended leases are not swept yet.
         let again = world.report("p", "d0").await.unwrap();
         assert_eq!(again.attempt, 2);
-        let mut events = Events::of(&world.client, "p", Some("0")).await;
+        let mut events = Events::watch(&world.client, "p", Some("0")).await;
         let (mut expired, mut running) = (HashSet::new(), 0_u32);
         while expired.len() < 10_000 {
             let event = events.next().await;
@@ -245,7 +245,7 @@ async fn events_of_thousands_of_ended_leases_appear_soon_without_a_call() {
             async move { client.admit_task(admit).await.unwrap() }
         });
         stream::iter(admits).buffer_unordered(50).collect::<Vec<_>>().await;
-        let mut events = Events::of(&client, "p", Some("0")).await;
+        let mut events = Events::watch(&client, "p", Some("0")).await;
         let latest = delays(&mut events, 4000).await.into_iter().max().unwrap();
         assert!(latest < DELAY_MAX, "{engine}: {latest:?}");
     }
@@ -267,7 +267,7 @@ async fn a_redis_without_its_index_is_still_swept() {
     while client.admit_task(short("p", "after")).await.is_err() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let mut events = Events::of(&client, "p", Some("0")).await;
+    let mut events = Events::watch(&client, "p", Some("0")).await;
     let delay = delays(&mut events, 1).await[0];
     assert!(delay < DELAY_MAX, "{delay:?}");
 }
@@ -289,7 +289,7 @@ async fn another_server_sweeps_when_one_dies() {
     }
     assert_eq!(sweeper().await.unwrap(), leader, "the first one sweeps");
     drop(first);
-    let mut events = Events::of(&client, "p", Some("0")).await;
+    let mut events = Events::watch(&client, "p", Some("0")).await;
     let admitted = events.next().await;
     assert_eq!(admitted.kind(), Kind::Admitted);
     let expired = events.next().await;

@@ -31,7 +31,7 @@ on_both_engines! {
 pub struct Events(Streaming<pb::WatchPoolResponse>);
 
 impl Events {
-    pub async fn of(client: &world::Client, pool: &str, after: Option<&str>) -> Events {
+    pub async fn watch(client: &world::Client, pool: &str, after: Option<&str>) -> Events {
         let request = pb::WatchPoolRequest { pool: pool.into(), after: after.map(str::to_owned) };
         Events(client.clone().watch_pool(request).await.unwrap().into_inner())
     }
@@ -88,7 +88,7 @@ fn tasks(admissions: &[(String, String)]) -> Vec<String> {
 }
 
 async fn an_event_has_the_fields_of_its_change(world: World) {
-    let mut events = Events::of(&world.client, "p", None).await;
+    let mut events = Events::watch(&world.client, "p", None).await;
     world.advance(Duration::from_secs(1)).await;
     let lease = world.admit("p", "d", "t").await.lease.unwrap();
     let event = events.next().await;
@@ -114,7 +114,7 @@ async fn a_watch_from_now_on_gets_every_later_event(world: World) {
     for round in 0..20 {
         admit(&world, "p", 10 * round..10 * round + 3).await;
         // After the answer a watcher receives every later event.
-        watchers.push((round, Events::of(&world.client, "p", None).await));
+        watchers.push((round, Events::watch(&world.client, "p", None).await));
         admit(&world, "p", 10 * round + 3..10 * round + 5).await;
     }
     let expected = |from: usize| (from..20).flat_map(move |round| 10 * round..10 * round + 5);
@@ -127,18 +127,18 @@ async fn a_watch_from_now_on_gets_every_later_event(world: World) {
 
 async fn a_watch_resumes_after_any_cursor(world: World) {
     world.configure(capacity("p", 1_000_000)).await;
-    let mut live = Events::of(&world.client, "p", None).await;
+    let mut live = Events::watch(&world.client, "p", None).await;
     let expected = admit(&world, "p", 0..300).await;
     let told = live.admissions(300).await;
     assert_eq!(tasks(&told), expected);
     for at in [0, 1, 128, 200, 298] {
-        let mut resumed = Events::of(&world.client, "p", Some(&told[at].1)).await;
+        let mut resumed = Events::watch(&world.client, "p", Some(&told[at].1)).await;
         assert_eq!(resumed.admissions(299 - at).await, told[at + 1..], "after {at}");
     }
     drop(live);
-    let mut all = Events::of(&world.client, "p", Some("0")).await;
+    let mut all = Events::watch(&world.client, "p", Some("0")).await;
     assert_eq!(all.admissions(300).await, told);
-    let mut last = Events::of(&world.client, "p", Some(&told[299].1)).await;
+    let mut last = Events::watch(&world.client, "p", Some(&told[299].1)).await;
     let next = admit(&world, "p", 300..301).await;
     assert_eq!(tasks(&last.admissions(1).await), next);
     assert_eq!(tasks(&all.admissions(1).await), next);
@@ -147,12 +147,12 @@ async fn a_watch_resumes_after_any_cursor(world: World) {
 async fn a_gap_event_comes_before_the_stored_events(world: World) {
     let rules = configured("[[pool]]\nmatch = \"*\"\ncapacity = 100000\nhistory = 100\n");
     let world = World::with_rules(world.is_redis(), rules).await;
-    let mut live = Events::of(&world.client, "p", None).await;
+    let mut live = Events::watch(&world.client, "p", None).await;
     admit(&world, "p", 0..1).await;
     let old = live.admissions(1).await.remove(0).1;
     drop(live);
     let expected = admit(&world, "p", 1..301).await;
-    let mut late = Events::of(&world.client, "p", Some(&old)).await;
+    let mut late = Events::watch(&world.client, "p", Some(&old)).await;
     let gap = late.next().await;
     assert_eq!(gap.kind(), PoolEventKind::Gap);
     assert!(gap.event_time.is_none() && gap.device_id.is_empty());
@@ -162,10 +162,10 @@ async fn a_gap_event_comes_before_the_stored_events(world: World) {
     let left = expected.len() - skipped - 1;
     assert_eq!(tasks(&late.admissions(left).await), expected[skipped + 1..]);
     // A watch after the cursor of the gap begins without a gap.
-    let mut resumed = Events::of(&world.client, "p", Some(&gap.cursor)).await;
+    let mut resumed = Events::watch(&world.client, "p", Some(&gap.cursor)).await;
     assert_eq!(resumed.next().await, first);
     let future = format!("{}9", gap.cursor);
-    let mut unknown = Events::of(&world.client, "p", Some(&future[1..])).await;
+    let mut unknown = Events::watch(&world.client, "p", Some(&future[1..])).await;
     assert_eq!(unknown.next().await, gap);
 }
 
@@ -174,7 +174,7 @@ async fn a_thousand_watchers_get_every_event(world: World) {
     // A few at a time: each watch must begin within a second, on a busy machine too.
     for _ in 0..20 {
         let client = world.connect().await;
-        let subscribe = (0..50).map(|_| Events::of(&client, "p", None));
+        let subscribe = (0..50).map(|_| Events::watch(&client, "p", None));
         watchers.extend(join_all(subscribe).await);
     }
     let expected = admit(&world, "p", 0..50).await;
@@ -199,7 +199,7 @@ async fn a_watch_gets_events_of_its_pool_only(world: World) {
     let names = ["p", "p}", "p%7D", "*", "p:events"];
     let mut watchers = Vec::new();
     for pool in names {
-        watchers.push(Events::of(&world.client, pool, None).await);
+        watchers.push(Events::watch(&world.client, pool, None).await);
     }
     for (number, pool) in names.iter().enumerate() {
         admit(&world, pool, number..number + 1).await;

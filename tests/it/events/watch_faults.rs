@@ -93,7 +93,7 @@ async fn a_thousand_watchers_cost_redis_as_much_as_one() {
         if number % CONNECTION_WATCHERS == 0 {
             client = server.client().await;
         }
-        watchers.push(Events::of(&client, "p", None).await);
+        watchers.push(Events::watch(&client, "p", None).await);
     }
     redis.command(&["CONFIG", "RESETSTAT"]).await.unwrap();
     let start = monotonic();
@@ -116,8 +116,8 @@ async fn a_watcher_that_does_not_read_is_ended_and_others_get_all_events() {
     // A connection with a small receive window.
     let endpoint = Channel::from_shared(server.address()).unwrap();
     let narrow = endpoint.initial_stream_window_size(65_535).connect().await.unwrap();
-    let mut slow = Events::of(&Client::new(narrow), "p", None).await;
-    let mut fast = Events::of(&client, "p", None).await;
+    let mut slow = Events::watch(&Client::new(narrow), "p", None).await;
+    let mut fast = Events::watch(&client, "p", None).await;
     for chunk in 0..30 {
         let (first, last) = (1000 * chunk + 1, 1000 * chunk + 1000);
         append(&redis, first..=last).await;
@@ -138,7 +138,7 @@ async fn a_watcher_that_does_not_read_is_ended_and_others_get_all_events() {
     assert_eq!(reason(&cut), "WATCHER_TOO_SLOW");
     assert!(retry(&cut) > Duration::ZERO && cut.message().contains("after"), "{cut:?}");
     // A watch after its last cursor continues.
-    let mut resumed = Events::of(&client, "p", Some(&seen.1)).await;
+    let mut resumed = Events::watch(&client, "p", Some(&seen.1)).await;
     assert_eq!(tokens(&mut resumed, 2000).await, (seen.0 + 1..=seen.0 + 2000).collect::<Vec<_>>());
     append(&redis, 30_001..=30_001).await;
     assert_eq!(tokens(&mut fast, 1).await, [30_001]);
@@ -149,7 +149,7 @@ async fn streams_continue_after_an_outage_of_redis() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let (_server, client) = serve(&redis, "").await;
-    let mut live = Events::of(&client, "p", None).await;
+    let mut live = Events::watch(&client, "p", None).await;
     append(&redis, 1..=10).await;
     assert_eq!(tokens(&mut live, 10).await, (1..=10).collect::<Vec<_>>());
 
@@ -191,11 +191,11 @@ async fn a_stopping_server_ends_its_streams_first() {
     let (mut server, client) = serve(&redis, config).await;
     let mut streams = Vec::new();
     for after in [None, Some("0"), Some("1")] {
-        streams.push(Events::of(&client, "p", after).await);
+        streams.push(Events::watch(&client, "p", after).await);
     }
-    let mut other = Events::of(&client, "another", None).await;
+    let mut other = Events::watch(&client, "another", None).await;
     let rates = Rates::connect(server.address()).await.unwrap();
-    let mut rates = watch_rates::Events::of(&rates, "p", None).await;
+    let mut rates = watch_rates::Events::watch(&rates, "p", None).await;
     server.process.signal("-TERM");
     let mut ends = vec![rates.try_next().await.unwrap_err()];
     for stream in streams.iter_mut().chain([&mut other]) {
@@ -214,14 +214,14 @@ async fn an_unreadable_history_ends_the_streams_of_its_pool_only() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let (_server, client) = serve(&redis, "").await;
-    let mut live = Events::of(&client, "p", None).await;
-    let mut other = Events::of(&client, "another", None).await;
+    let mut live = Events::watch(&client, "p", None).await;
+    let mut other = Events::watch(&client, "another", None).await;
     redis.command(&["RPUSH", KEY, "no number"]).await.unwrap();
     assert_eq!(live.end().await.code(), Code::Internal);
     assert_eq!(watch(&client, Some("0")).await.unwrap_err().code(), Code::Internal);
     redis.command(&["DEL", KEY]).await.unwrap();
     append(&redis, 1..=1).await;
-    let mut again = Events::of(&client, "p", Some("0")).await;
+    let mut again = Events::watch(&client, "p", Some("0")).await;
     assert_eq!(tokens(&mut again, 1).await, [1]);
     // An invalid event among valid ones.
     redis.command(&["RPUSH", KEY, "99 1 0 0  1 d\x1ft"]).await.unwrap();
@@ -239,7 +239,7 @@ async fn h26_watchers_above_the_limit_are_refused() {
     let clients = [server.client().await, server.client().await];
     let mut watchers = Vec::new();
     for number in 0..10 {
-        watchers.push(Events::of(&clients[number % 2], "p", None).await);
+        watchers.push(Events::watch(&clients[number % 2], "p", None).await);
     }
     let client = server.client().await;
     assert_at_limit(&watch(&client, None).await.unwrap_err(), "TOO_MANY_WATCHERS");

@@ -47,7 +47,7 @@ async fn with_policies(world: World) -> World {
 pub struct Events(Streaming<pb::WatchRatesResponse>);
 
 impl Events {
-    pub async fn of(rates: &Rates, policy: &str, after: Option<&str>) -> Events {
+    pub async fn watch(rates: &Rates, policy: &str, after: Option<&str>) -> Events {
         let after = after.map(str::to_owned);
         let request = pb::WatchRatesRequest { policy: policy.into(), after };
         Events(rates.clone().watch_rates(request).await.unwrap().into_inner())
@@ -111,7 +111,7 @@ fn kinds(events: &[pb::RateEvent]) -> Vec<(RateEventKind, &str)> {
 
 async fn every_level_is_one_event_per_window(world: World) {
     let world = with_policies(world).await;
-    let mut live = Events::of(&world.rates, "p", None).await;
+    let mut live = Events::watch(&world.rates, "p", None).await;
     for strike in 1..=3 {
         let mut expected = Vec::new();
         for call in 1..=20 {
@@ -137,7 +137,7 @@ async fn every_level_is_one_event_per_window(world: World) {
 
 async fn bans_and_unbans_of_an_operator_are_events(world: World) {
     let world = with_policies(world).await;
-    let mut live = Events::of(&world.rates, "p", None).await;
+    let mut live = Events::watch(&world.rates, "p", None).await;
     let first = ban(&world, "p", "k", "ann").await;
     world.advance(Duration::from_secs(1)).await;
     let second = ban(&world, "p", "k", "bob").await;
@@ -169,7 +169,7 @@ async fn bans_and_unbans_of_an_operator_are_events(world: World) {
 
 async fn a_call_without_effect_is_no_event(world: World) {
     let world = with_policies(world).await;
-    let mut live = Events::of(&world.rates, "p", None).await;
+    let mut live = Events::watch(&world.rates, "p", None).await;
     let named = |request: &str, check| pb::CheckRateRequest { request_id: request.into(), ..check };
     for _ in 0..3 {
         // The call crosses a level once, and its repeats get the same answer.
@@ -199,7 +199,7 @@ async fn a_call_without_effect_is_no_event(world: World) {
 
 async fn a_watch_resumes_after_any_cursor(world: World) {
     let world = with_policies(world).await;
-    let mut live = Events::of(&world.rates, "p", None).await;
+    let mut live = Events::watch(&world.rates, "p", None).await;
     for number in 0..300 {
         world.advance(Duration::from_millis(1)).await;
         ban(&world, "p", &format!("k{}", number % 97), "").await;
@@ -208,18 +208,18 @@ async fn a_watch_resumes_after_any_cursor(world: World) {
     let expected: Vec<String> = (0..300).map(|number| format!("k{}", number % 97)).collect();
     assert!(by_time(told.clone()).iter().map(|event| &event.key).eq(&expected));
     for at in [0, 1, 30, 128, 298] {
-        let mut resumed = Events::of(&world.rates, "p", Some(&told[at].cursor)).await;
+        let mut resumed = Events::watch(&world.rates, "p", Some(&told[at].cursor)).await;
         let left = by_time(resumed.take(299 - at).await);
         assert_eq!(kinds(&left), kinds(&by_time(told[at + 1..].to_vec())), "after {at}");
     }
     drop(live);
-    let mut all = Events::of(&world.rates, "p", Some("0")).await;
+    let mut all = Events::watch(&world.rates, "p", Some("0")).await;
     assert_eq!(kinds(&all.take(300).await), kinds(&by_time(told)));
 }
 
 async fn a_gap_event_comes_before_the_stored_events(world: World) {
     let world = with_policies(world).await;
-    let mut live = Events::of(&world.rates, "p", None).await;
+    let mut live = Events::watch(&world.rates, "p", None).await;
     ban(&world, "p", "other", "").await;
     ban(&world, "p", "k", "").await;
     let told = live.take(2).await;
@@ -231,11 +231,11 @@ async fn a_gap_event_comes_before_the_stored_events(world: World) {
     }
     // One cursor has a position in the key's shard, the other one has none.
     for cursor in told.iter().map(|event| &event.cursor) {
-        let mut late = Events::of(&world.rates, "p", Some(cursor)).await;
+        let mut late = Events::watch(&world.rates, "p", Some(cursor)).await;
         let gap = late.next().await;
         assert_eq!(gap.kind(), Gap);
         assert!(gap.event_time.is_none() && gap.key.is_empty());
-        let mut resumed = Events::of(&world.rates, "p", Some(&gap.cursor)).await;
+        let mut resumed = Events::watch(&world.rates, "p", Some(&gap.cursor)).await;
         let kept = late.take(1000).await;
         assert_eq!(kept, resumed.take(1000).await);
         let mut rest = kept.last().cloned();
@@ -249,7 +249,7 @@ async fn a_watch_gets_events_of_its_policy_only(world: World) {
     let world = with_policies(world).await;
     let mut streams = Vec::new();
     for policy in POLICIES {
-        streams.push(Events::of(&world.rates, policy, None).await);
+        streams.push(Events::watch(&world.rates, policy, None).await);
     }
     let keys = ["k", "05", "/05", "k}", "a b", "%"];
     for (policy, key) in POLICIES.iter().flat_map(|policy| keys.map(|key| (policy, key))) {
@@ -274,7 +274,7 @@ async fn an_unknown_policy_or_an_invalid_cursor_is_refused(world: World) {
     let unknown = watch("none", None).await;
     assert_eq!(unknown.code(), Code::NotFound);
     assert_eq!(unknown.get_error_details().error_info().unwrap().reason, "POLICY_NOT_FOUND");
-    let mut live = Events::of(&world.rates, "p", None).await;
+    let mut live = Events::watch(&world.rates, "p", None).await;
     ban(&world, "p", "k", "").await;
     let cursor = live.next().await.cursor;
     for after in ["", "1", "00", "x", "=", &cursor[1..], &format!("{cursor}AA")] {

@@ -141,7 +141,7 @@ async fn kill_while_taken() -> bool {
     let folder = TempFolder::new();
     let arguments = ["--data-dir", folder.text(), "--durability", "interval"];
     let server = Server::start(&arguments).await;
-    let shop = Shop::of(World::at(server.address()).await).await;
+    let shop = Shop::from_world(World::at(server.address()).await).await;
     shop.world.configure(capacity("p", 1)).await;
     shop.set("tv", 1).await;
     let taken = take(&shop).await;
@@ -152,7 +152,7 @@ async fn kill_while_taken() -> bool {
     }
     end(server, "-KILL").await;
     let server = Server::start(&arguments).await;
-    let shop = Shop::of(World::at(server.address()).await).await;
+    let shop = Shop::from_world(World::at(server.address()).await).await;
 
     // The new server's time follows the system clock: a short lease ends after its length.
     let asked = system();

@@ -65,7 +65,7 @@ async fn h17_every_service_accepts_gzip() {
     HealthClient::new(channel).send_compressed(by_gzip).check(check).await.unwrap();
 
     // Reflection: file_containing_symbol.
-    let peer = Peer::of(&server).await;
+    let peer = Peer::connect(&server).await;
     let symbol = gzip(&field(4, b"tollgate.v1.LockService", 1));
     for version in ["v1", "v1alpha"] {
         let path = format!("/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo");
@@ -79,7 +79,7 @@ async fn h17_every_service_accepts_gzip() {
 async fn h17_a_gzip_bomb_is_refused_within_bounds() {
     let server = Server::start(&[]).await;
     let bystander = Bystander::start(&server.address()).await;
-    let peer = Peer::of(&server).await;
+    let peer = Peer::connect(&server).await;
     let small = [field(1, b"pool", 1), field(9, &[0; 1000], 1)].concat();
     let warm = peer.call(ENQUEUE, "gzip", framed(true, &gzip(&small))).await;
     assert_eq!(warm.message(), "tasks must be 1 to 1000 tasks");
@@ -118,7 +118,7 @@ async fn h17_a_gzip_bomb_is_refused_within_bounds() {
 #[tokio::test(flavor = "multi_thread")]
 async fn h17_invalid_gzip_is_an_invalid_argument() {
     let server = Server::start(&[]).await;
-    let peer = Peer::of(&server).await;
+    let peer = Peer::connect(&server).await;
     let message = admit("pool", "device", "task").encode_to_vec();
     let whole = gzip(&message);
     let torn = &whole[..whole.len() - 9];
@@ -164,7 +164,7 @@ async fn h17_inflated_bytes_of_running_calls_count() {
     })
     .await;
     let bystander = Bystander::start(&server.address()).await;
-    let peer = Peer::of(&server).await;
+    let peer = Peer::connect(&server).await;
     let idle = resident(&server);
 
     let bombs: Vec<_> = (0..64).map(|number| framed(true, &gzip(&tasks(number)))).collect();
@@ -199,7 +199,7 @@ fn noise(seed: u64, length: usize) -> Vec<u8> {
 async fn h17_large_gzip_messages_of_one_connection_are_inflated_one_at_a_time() {
     let file = TempFile::new("[limits]\nmessage_timeout = \"60s\"\n");
     let server = Server::start(&["--config", file.path()]).await;
-    let peer = Peer::of(&server).await;
+    let peer = Peer::connect(&server).await;
     let message = |number: u64| {
         let tasks = (0..60).map(|task| {
             let mut task = queued(&format!("d{number}"), &format!("t{task}"));
@@ -232,7 +232,7 @@ async fn h17_gzip_that_is_slow_to_inflate_does_not_stop_other_calls() {
     assert!(slow.len() < 5 * MIB / 4);
     let mut peers = Vec::new();
     for _ in 0..4 {
-        peers.push(Peer::of(&server).await);
+        peers.push(Peer::connect(&server).await);
     }
     let calls = peers.iter().flat_map(|peer| {
         let call = || peer.call(ENQUEUE, "gzip", slow.clone());

@@ -53,7 +53,7 @@ pub fn framed(is_compressed: bool, message: &[u8]) -> Bytes {
 pub struct Peer(SendRequest<Bytes>, u16);
 
 impl Peer {
-    pub async fn of(server: &Server) -> Peer {
+    pub async fn connect(server: &Server) -> Peer {
         Peer::at([127, 0, 0, 1], server).await
     }
 
@@ -133,7 +133,7 @@ impl Begun {
 async fn h4_elements_are_counted_before_they_are_decoded() {
     let server = Server::start(&[]).await;
     let bystander = Bystander::start(&server.address()).await;
-    let peer = Peer::of(&server).await;
+    let peer = Peer::connect(&server).await;
     let warm = peer.call(CHECK, "identity", framed(false, &field(9, b"x", 50_000))).await;
     assert_eq!(warm.code(), Code::InvalidArgument);
     let idle = resident(&server);

@@ -193,7 +193,7 @@ async fn crowd(port: u16, seen: Arc<Seen>) {
     for _ in 0..CONNECTIONS {
         let stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
         stream.set_nodelay(true).unwrap();
-        // A busy client reads many short answers at once: h2 must not treat them as an attack.
+        // A busy client reads many short answers in one go: h2 must not treat them as an attack.
         let mut client = h2::client::Builder::new();
         client.data_frame_budget(1 << 30).max_local_error_reset_streams(None);
         let (send, driver) = client.handshake(stream).await.unwrap();

@@ -130,7 +130,7 @@ async fn h3_a_peer_with_many_connections_leaves_capacity_to_others() {
         // SETTINGS_INITIAL_WINDOW_SIZE 0: the client accepts no answer.
         attackers.push(Wire::connect(server.port, &[(4, 0)]).await);
     }
-    let same = Peer::of(&server).await;
+    let same = Peer::connect(&server).await;
     let begin = monotonic();
     // The bytes that `are_refused` itself uses are free for the attackers afterwards.
     loop {

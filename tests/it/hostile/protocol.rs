@@ -52,7 +52,7 @@ impl Answer {
 }
 
 impl Peer {
-    async fn of(server: &Server) -> Peer {
+    async fn connect(server: &Server) -> Peer {
         let stream = TcpStream::connect(("127.0.0.1", server.port)).await.unwrap();
         let (send, connection) = h2::client::handshake(stream).await.unwrap();
         tokio::spawn(connection);
@@ -95,7 +95,7 @@ async fn in_use(client: &mut Client) -> u32 {
 async fn h16_only_grpc_is_executed() {
     let server = Server::start(&[]).await;
     let bystander = Bystander::start(&server.address()).await;
-    let (peer, mut client) = (Peer::of(&server).await, server.client().await);
+    let (peer, mut client) = (Peer::connect(&server).await, server.client().await);
     let wrong: [Headers; 8] = [
         &[],
         &[("content-type", "")],
@@ -189,7 +189,7 @@ async fn h16_a_peer_without_http2_gets_a_text_that_names_the_protocol() {
 async fn h19_an_unknown_rpc_is_named() {
     let server = Server::start(&[]).await;
     let bystander = Bystander::start(&server.address()).await;
-    let peer = Peer::of(&server).await;
+    let peer = Peer::connect(&server).await;
     let headers: Headers = &[("content-type", "application/grpc")];
     for path in [
         "/tollgate.v1.AdmissionService/Admit",

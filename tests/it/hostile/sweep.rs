@@ -237,7 +237,7 @@ async fn h22_leases_that_end_together_delay_no_other_caller() {
             sleep(Duration::from_millis(20)).await;
         }
         let bystander = Bystander::start(&server.address()).await;
-        let mut events = Events::of(&client, "crowd", None).await;
+        let mut events = Events::watch(&client, "crowd", None).await;
         let mut tasks = JoinSet::new();
         for number in 0..TASKS {
             let mut client = client.clone();
@@ -320,7 +320,7 @@ fn short(pool: &str, task: &str) -> pb::AdmitTaskRequest {
 
 /// Admits tasks to a pool one after the other. Each EXPIRED event must arrive in time.
 async fn ends_in_time(client: &Client, pool: &str, rounds: usize) {
-    let mut events = Events::of(client, pool, None).await;
+    let mut events = Events::watch(client, pool, None).await;
     for round in 0..rounds {
         client.clone().admit_task(short(pool, &format!("{round}"))).await.unwrap();
         assert_eq!(events.next().await.kind(), Kind::Admitted);

@@ -66,7 +66,7 @@ async fn granted_task(world: &World, wire: &mut Wire) -> u32 {
 
 /// The same with a lock.
 async fn granted_lock(world: &World, wire: &mut Wire) -> u32 {
-    let keeper = Keeper::of(world);
+    let keeper = Keeper::from_world(world);
     keeper.acquired("l", "first").await;
     let stream = ask(wire, ACQUIRE, &waiting(30.0, acquire("l", "second"))).await;
     keeper.waiters("l", 1).await;
@@ -78,7 +78,7 @@ async fn granted_lock(world: &World, wire: &mut Wire) -> u32 {
 
 /// The slot and the lock are free for others.
 async fn is_free(world: &World) -> bool {
-    let lock = Keeper::of(world).get("l").await;
+    let lock = Keeper::from_world(world).get("l").await;
     !lock.held && world.in_use("p").await == 0
 }
 
@@ -106,7 +106,7 @@ async fn j7_a_lock_whose_call_is_reset_before_its_answer_is_free(world: World) {
     let stream = granted_lock(&world, &mut wire).await;
     wire.send(&reset(stream)).await;
     eventually("the lock is free", async || is_free(&world).await).await;
-    Keeper::of(&world).acquired("l", "third").await;
+    Keeper::from_world(&world).acquired("l", "third").await;
 }
 
 async fn j7_a_lock_whose_connection_closes_before_its_answer_is_free(world: World) {
@@ -120,7 +120,7 @@ async fn j7_a_lock_whose_connection_closes_before_its_answer_is_free(world: Worl
 /// revoked after theirs.
 async fn taken_back(world: &World) {
     let mut wire = deaf(world).await;
-    let keeper = Keeper::of(world);
+    let keeper = Keeper::from_world(world);
     keeper.acquired("last", "first").await;
     let stream = ask(&mut wire, ACQUIRE, &waiting(30.0, acquire("last", "second"))).await;
     keeper.waiters("last", 1).await;
@@ -131,7 +131,7 @@ async fn taken_back(world: &World) {
 }
 
 async fn j7_a_cancelled_repeat_leaves_the_lease_of_the_first_call(world: World) {
-    let (keeper, mut wire) = (Keeper::of(&world), deaf(&world).await);
+    let (keeper, mut wire) = (Keeper::from_world(&world), deaf(&world).await);
     let lease = world.admit("p", "d", "t").await.lease;
     let lock = keeper.acquired("l", "d").await;
     let task = ask(&mut wire, ADMIT, &patient_admit("d")).await;
@@ -147,7 +147,7 @@ async fn j7_a_cancelled_repeat_leaves_the_lease_of_the_first_call(world: World) 
 }
 
 async fn j7_a_lease_that_a_repeat_was_answered_with_stays(world: World) {
-    let (keeper, mut wire) = (Keeper::of(&world), deaf(&world).await);
+    let (keeper, mut wire) = (Keeper::from_world(&world), deaf(&world).await);
     let task = granted_task(&world, &mut wire).await;
     let lock = granted_lock(&world, &mut wire).await;
     // The caller asks again over another connection, and is answered.
@@ -163,7 +163,7 @@ async fn j7_a_lease_that_a_repeat_was_answered_with_stays(world: World) {
 }
 
 async fn j7_a_lease_that_was_renewed_stays(world: World) {
-    let (keeper, mut wire) = (Keeper::of(&world), deaf(&world).await);
+    let (keeper, mut wire) = (Keeper::from_world(&world), deaf(&world).await);
     let task = granted_task(&world, &mut wire).await;
     let lock = granted_lock(&world, &mut wire).await;
     assert!(world.renew("p", "second", "t").await.lease.is_some());

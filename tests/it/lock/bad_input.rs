@@ -80,7 +80,7 @@ async fn unreadable_state_affects_one_lock_only(world: World) {
         ("queue", &["SET", "{}:{lock:queue}:queue", "text"]),
         ("score", &["ZADD", "{}:{lock:score}:queue", "inf", "somebody"]),
     ];
-    let locks = Keeper::of(&world);
+    let locks = Keeper::from_world(&world);
     for (name, command) in broken {
         if world.tamper(command).await.is_none() {
             return; // The embedded engine's values cannot be reached.

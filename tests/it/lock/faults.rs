@@ -85,7 +85,7 @@ async fn a_lost_reply_loses_no_lock() {
     let wire = Wire::to(redis.port).await;
     let server = Server::start(&["--engine", &format!("redis://127.0.0.1:{}", wire.port)]).await;
     let locks = Keeper::to(&server).await;
-    // Loads the scripts, so that the lost replies are those of executed calls.
+    // Loads the scripts, so that only replies to executed calls are lost.
     locks.acquired("warm", "a").await;
     locks.renewed(renew("warm", "a")).await;
     wire.lose_decision();
@@ -98,7 +98,7 @@ async fn a_lost_reply_loses_no_lock() {
     assert!(locks.released(release("l", "a")).await, "the second try is a repeat");
     assert!(locks.acquired("l", "b").await.fencing_token > lease.fencing_token);
     // The second try cannot tell what the first one did, so the answer is DEADLINE_EXCEEDED. Some
-    // lost replies are those of a probe.
+    // of the lost replies belong to a probe.
     let mut lost = Vec::new();
     for _ in 0..10 {
         wire.lose_decision();

@@ -27,7 +27,7 @@ on_both_engines! {
 }
 
 async fn d1_a_release_frees_the_lock(world: World) {
-    let locks = Keeper::of(&world);
+    let locks = Keeper::from_world(&world);
     let first = locks.acquired("l", "a").await;
     assert_eq!(locks.held("l", "b").await, "a");
     let by_token =
@@ -40,7 +40,7 @@ async fn d1_a_release_frees_the_lock(world: World) {
 }
 
 async fn d3_a_late_release_frees_no_lock_of_the_next_holder(world: World) {
-    let locks = Keeper::of(&world);
+    let locks = Keeper::from_world(&world);
     let late = granted(&locks.ask(leased(5.0, acquire("l", "a"))).await);
     world.advance(Duration::from_secs(5)).await;
     // The lease of `a` has ended, and the lock is free.
@@ -55,7 +55,7 @@ async fn d3_a_late_release_frees_no_lock_of_the_next_holder(world: World) {
 
 async fn d5_owners_of_the_same_instant_have_different_tokens(world: World) {
     // Stepped time stands still: all leases are granted in the same microsecond.
-    let locks = Keeper::of(&world);
+    let locks = Keeper::from_world(&world);
     let mut last = 0;
     for turn in 0..50 {
         let owner = format!("o{turn}");
@@ -70,7 +70,7 @@ async fn d5_owners_of_the_same_instant_have_different_tokens(world: World) {
 async fn d6_only_the_engines_clock_counts(world: World) {
     // No request carries a time, so the clock of a contender cannot matter. The lease ends exactly
     // at its end on the engine's clock.
-    let locks = Keeper::of(&world);
+    let locks = Keeper::from_world(&world);
     let lease = granted(&locks.ask(leased(11.0, acquire("l", "a"))).await);
     let (grant, expire) = (micros(lease.grant_time), micros(lease.expire_time));
     assert_eq!(expire - grant, 11_000_000);
@@ -83,7 +83,7 @@ async fn d6_only_the_engines_clock_counts(world: World) {
 }
 
 async fn d8_a_call_without_wait_tries_once(world: World) {
-    let locks = Keeper::of(&world);
+    let locks = Keeper::from_world(&world);
     let at_once = pb::AcquireLockRequest { max_wait: Some(seconds(0.0)), ..acquire("l", "a") };
     granted(&locks.ask(at_once).await);
     let at_once = pb::AcquireLockRequest { max_wait: Some(seconds(0.0)), ..acquire("l", "b") };
@@ -92,7 +92,7 @@ async fn d8_a_call_without_wait_tries_once(world: World) {
 }
 
 async fn d9_a_stalled_holder_has_the_smaller_token(world: World) {
-    let locks = Keeper::of(&world);
+    let locks = Keeper::from_world(&world);
     let stalled = granted(&locks.ask(leased(1.0, acquire("l", "a"))).await);
     world.advance(Duration::from_secs(1)).await;
     let next = locks.acquired("l", "b").await;
@@ -102,7 +102,7 @@ async fn d9_a_stalled_holder_has_the_smaller_token(world: World) {
 }
 
 async fn a_repeated_acquire_gets_the_same_lease(world: World) {
-    let locks = Keeper::of(&world);
+    let locks = Keeper::from_world(&world);
     let first = locks.ask(leased(10.0, acquire("l", "a"))).await;
     world.advance(Duration::from_secs(4)).await;
     let again = locks.ask(leased(60.0, acquire("l", "a"))).await;
@@ -115,7 +115,7 @@ async fn a_repeated_acquire_gets_the_same_lease(world: World) {
 }
 
 async fn a_repeated_release_gets_the_first_answer(world: World) {
-    let locks = Keeper::of(&world);
+    let locks = Keeper::from_world(&world);
     let lease = locks.acquired("l", "a").await;
     let by_token =
         |token| pb::ReleaseLockRequest { fencing_token: Some(token), ..release("l", "a") };
@@ -130,7 +130,7 @@ async fn a_repeated_release_gets_the_first_answer(world: World) {
 }
 
 async fn a_renewal_counts_from_now_and_keeps_its_length(world: World) {
-    let locks = Keeper::of(&world);
+    let locks = Keeper::from_world(&world);
     let lease = granted(&locks.ask(leased(10.0, acquire("l", "a"))).await);
     let end = |lease: &pb::LockLease| micros(lease.expire_time) - micros(lease.grant_time);
     world.advance(Duration::from_secs(9)).await;
@@ -149,7 +149,7 @@ async fn a_renewal_counts_from_now_and_keeps_its_length(world: World) {
 }
 
 async fn a_lease_that_ended_is_not_renewed(world: World) {
-    let locks = Keeper::of(&world);
+    let locks = Keeper::from_world(&world);
     assert_eq!(locks.renewed(renew("l", "a")).await, None, "a lock that was never acquired");
     granted(&locks.ask(leased(1.0, acquire("l", "a"))).await);
     assert_eq!(locks.renewed(renew("l", "b")).await, None);
@@ -162,7 +162,7 @@ async fn a_lease_that_ended_is_not_renewed(world: World) {
 }
 
 async fn a_stale_token_neither_renews_nor_releases(world: World) {
-    let locks = Keeper::of(&world);
+    let locks = Keeper::from_world(&world);
     let first = granted(&locks.ask(leased(1.0, acquire("l", "a"))).await);
     world.advance(Duration::from_secs(1)).await;
     let second = locks.acquired("l", "a").await;
@@ -175,7 +175,7 @@ async fn a_stale_token_neither_renews_nor_releases(world: World) {
 }
 
 async fn a_lock_shows_its_holder(world: World) {
-    let locks = Keeper::of(&world);
+    let locks = Keeper::from_world(&world);
     assert_eq!(locks.get("l").await, pb::GetLockResponse::default());
     let lease = locks.acquired("l", "a").await;
     assert_eq!((&*lease.name, &*lease.owner), ("l", "a"));
@@ -187,7 +187,7 @@ async fn a_lock_shows_its_holder(world: World) {
 }
 
 async fn tokens_grow_while_the_clock_is_set_back(world: World) {
-    let locks = Keeper::of(&world);
+    let locks = Keeper::from_world(&world);
     let mut last = 0;
     for _ in 0..3 {
         let lease = granted(&locks.ask(leased(1.0, acquire("l", "a"))).await);
@@ -199,7 +199,7 @@ async fn tokens_grow_while_the_clock_is_set_back(world: World) {
 }
 
 async fn locks_of_different_names_share_no_state(world: World) {
-    let locks = Keeper::of(&world);
+    let locks = Keeper::from_world(&world);
     let names = ["a", "a}", "a%7D", "{", "a:b", "a}:lock", "*", "é", "a b"];
     for name in names {
         locks.acquired(name, name).await;

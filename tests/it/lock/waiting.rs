@@ -41,7 +41,7 @@ async fn ended(call: JoinHandle<pb::AcquireLockResponse>) -> pb::AcquireLockResp
 }
 
 async fn waiters_are_served_in_order(world: World) {
-    let locks = Keeper::of(&world);
+    let locks = Keeper::from_world(&world);
     let mut last = locks.acquired("l", "first").await;
     let mut calls = Vec::new();
     for turn in 0..20 {
@@ -58,7 +58,7 @@ async fn waiters_are_served_in_order(world: World) {
 }
 
 async fn d20_a_waiter_whose_client_disconnected_is_skipped(world: World) {
-    let locks = Keeper::of(&world);
+    let locks = Keeper::from_world(&world);
     locks.acquired("l", "a").await;
     let gone = wait(&locks, "l", "b");
     locks.waiters("l", 1).await;
@@ -71,7 +71,7 @@ async fn d20_a_waiter_whose_client_disconnected_is_skipped(world: World) {
 }
 
 async fn d21_of_1000_waiters_one_is_served(world: World) {
-    let locks = Keeper::of(&world);
+    let locks = Keeper::from_world(&world);
     locks.acquired("l", "first").await;
     let mut calls = tokio::task::JoinSet::new();
     for connection in 0..10 {
@@ -94,7 +94,7 @@ async fn d21_of_1000_waiters_one_is_served(world: World) {
 }
 
 async fn an_expired_wait_is_answered_held(world: World) {
-    let locks = Keeper::of(&world);
+    let locks = Keeper::from_world(&world);
     locks.acquired("l", "a").await;
     let answer = locks.ask(waiting(0.2, acquire("l", "b"))).await;
     assert_eq!(refused(&answer), "a");
@@ -104,7 +104,7 @@ async fn an_expired_wait_is_answered_held(world: World) {
 }
 
 async fn a_deadline_shorter_than_the_wait_is_kept(world: World) {
-    let locks = Keeper::of(&world);
+    let locks = Keeper::from_world(&world);
     locks.acquired("l", "a").await;
     let stub = LockServiceClient::new(
         Channel::from_shared(world.address.clone()).unwrap().connect().await.unwrap(),
@@ -122,7 +122,7 @@ async fn a_deadline_shorter_than_the_wait_is_kept(world: World) {
 }
 
 async fn an_ended_lease_frees_the_lock_for_the_first_waiter(world: World) {
-    let locks = Keeper::of(&world);
+    let locks = Keeper::from_world(&world);
     granted(&locks.ask(leased(5.0, acquire("l", "silent"))).await);
     let first = wait(&locks, "l", "b");
     locks.waiters("l", 1).await;
@@ -136,7 +136,7 @@ async fn an_ended_lease_frees_the_lock_for_the_first_waiter(world: World) {
 }
 
 async fn a_repeat_of_the_holder_does_not_wait(world: World) {
-    let locks = Keeper::of(&world);
+    let locks = Keeper::from_world(&world);
     let lease = locks.acquired("l", "a").await;
     let other = wait(&locks, "l", "b");
     locks.waiters("l", 1).await;

@@ -66,7 +66,7 @@ async fn tls_cannot_be_switched_on_by_a_reload() {
 async fn flags_continue_to_win_over_the_file() {
     let flags = ["--log-level", "warn", "--memory-max", "1GiB"];
     let reloads = Reloads::with(false, "", &pool("p", 3), &flags).await;
-    // The listener is that of a flag, too.
+    // The listener comes from a flag, too.
     let top = "listen = \"127.0.0.1:1\"\nlog_level = \"debug\"\nmemory_max = \"64MiB\"\n";
     reloads.write_with(top, &pool("p", 3));
     let shown = reloads.command(&["reload", "--dry-run"]).await;

@@ -78,11 +78,11 @@ async fn floors_that_move_a_sequence_have_audit_lines() {
     let metadata = [("authorization", &*bearer)];
     let next = |floor| {
         let request = pb::NextSequenceRequest { name: "n".into(), floor, ..Default::default() };
-        Call::of("SequenceService", "NextSequence", request)
+        Call::new("SequenceService", "NextSequence", request)
     };
     let set = |floor| {
         let request = pb::SetSequenceFloorRequest { name: "n".into(), floor: Some(floor) };
-        Call::of("SequenceService", "SetSequenceFloor", request)
+        Call::new("SequenceService", "SetSequenceFloor", request)
     };
     // A floor that changes nothing, and a call without one, have no line about a floor.
     for call in [set(50), set(7), next(None), next(Some(7)), next(Some(90))] {

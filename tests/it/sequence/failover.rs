@@ -112,7 +112,7 @@ async fn values_reserved_in_another_epoch_are_skipped() {
     assert_eq!(world.refused(next("order")).await.code(), Code::OutOfRange);
 }
 
-/// Waits until the counter of the replica equals that of the primary.
+/// Waits until the counter of the replica equals the counter of the primary.
 async fn in_step(primary: &OwnRedis, replica: &OwnRedis, key: &str) {
     let stored = ["HGETALL", &format!("tollgate:{{sequence:{key}}}:counter")];
     while replica.command(&stored).await != primary.command(&stored).await {

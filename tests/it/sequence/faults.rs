@@ -54,7 +54,7 @@ async fn e22_a_repeat_after_a_lost_reply_gets_the_same_number() {
     let near = Wire::to(server.port).await;
     let address = format!("http://127.0.0.1:{}", near.port);
     let lossy = Sequences::connect(address).await.unwrap();
-    // After this answer the connection is set up: the next reply is that of a call.
+    // After this answer the connection is set up: the next reply belongs to a call.
     assert_eq!(try_next(&lossy, next("other")).await.unwrap().first, 1);
     near.lose_one();
     let lost = try_next(&lossy, named("two", next("order"))).await;

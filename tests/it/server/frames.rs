@@ -35,7 +35,7 @@ struct Answer {
 }
 
 impl Peer {
-    async fn of(server: &Server) -> Peer {
+    async fn connect(server: &Server) -> Peer {
         let stream = TcpStream::connect(("127.0.0.1", server.port)).await.unwrap();
         let (send, connection) = h2::client::handshake(stream).await.unwrap();
         tokio::spawn(connection);
@@ -92,7 +92,7 @@ fn framed(flag: u8, message: &impl Message) -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_may_be_cut_into_any_frames() {
     let server = Server::start(&[]).await;
-    let peer = Peer::of(&server).await;
+    let peer = Peer::connect(&server).await;
     let message = framed(0, &admit("pool", "device", "task"));
     let bytes: Vec<&[u8]> = message.chunks(1).collect();
     let cuts: [(Headers, &[&[u8]]); 8] = [
@@ -133,7 +133,7 @@ async fn a_message_may_be_cut_into_any_frames() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_invalid_message_is_refused_and_nothing_is_written() {
     let server = Server::start(&[]).await;
-    let peer = Peer::of(&server).await;
+    let peer = Peer::connect(&server).await;
     let message = framed(0, &admit("pool", "device", "task"));
     let compressed = framed(1, &admit("pool", "device", "task"));
     let flag = framed(7, &admit("pool", "device", "task"));
@@ -179,7 +179,7 @@ async fn an_invalid_message_is_refused_and_nothing_is_written() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_with_an_incomplete_message_ends_by_its_deadline() {
     let server = Server::start(&[]).await;
-    let peer = Peer::of(&server).await;
+    let peer = Peer::connect(&server).await;
     let message = framed(0, &admit("pool", "device", "task"));
     for method in ["AdmitTask", "GetPool"] {
         // No bytes, a part of the message, and the whole message without the end of the stream.

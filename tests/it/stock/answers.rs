@@ -29,7 +29,7 @@ on_both_engines! {
 }
 
 async fn an_unknown_sku_is_not_found(world: World) {
-    let shop = Shop::of(world).await;
+    let shop = Shop::from_world(world).await;
     let mut client = shop.client.clone();
     shop.set("other", 5).await;
     for refused in [
@@ -54,7 +54,7 @@ async fn an_unknown_sku_is_not_found(world: World) {
 }
 
 async fn a_reservation_has_its_items_and_its_end(world: World) {
-    let shop = Shop::of(world).await;
+    let shop = Shop::from_world(world).await;
     shop.set("tv", 50).await;
     let response = shop.reserve(by("ann", 3, reserve("tv", "order-1", 3))).await;
     let reservation = response.reservation.unwrap();
@@ -86,7 +86,7 @@ async fn a_reservation_has_its_items_and_its_end(world: World) {
 }
 
 async fn holds_are_counted_until_they_end(world: World) {
-    let shop = Shop::of(world).await;
+    let shop = Shop::from_world(world).await;
     shop.set("tv", 1000).await;
     assert_eq!(shop.holds("tv").await, 0);
     for (order, quantity) in [("a", 3), ("b", 2), ("c", 4), ("b", 2)] {
@@ -111,7 +111,7 @@ fn prost_types_duration(time: prost_types::Timestamp) -> prost_types::Duration {
 }
 
 async fn set_stock_keeps_reserved_and_sold(world: World) {
-    let shop = Shop::of(world).await;
+    let shop = Shop::from_world(world).await;
     let mut client = shop.client.clone();
     shop.set("tv", 10).await;
     shop.reserve(held(SECOND, reserve("tv", "a", 4))).await;
@@ -141,7 +141,7 @@ async fn set_stock_keeps_reserved_and_sold(world: World) {
 }
 
 async fn add_stock_repeats_its_answer_to_a_request(world: World) {
-    let shop = Shop::of(world).await;
+    let shop = Shop::from_world(world).await;
     shop.set("tv", 10).await;
     let named = |id: &str, delta| pb::AddStockRequest { request_id: id.into(), ..add("tv", delta) };
     let first = shop.add(named("truck-1", 5)).await;
@@ -170,7 +170,7 @@ async fn add_stock_repeats_its_answer_to_a_request(world: World) {
 }
 
 async fn the_limit_of_a_buyer_is_enforced(world: World) {
-    let shop = Shop::of(world).await;
+    let shop = Shop::from_world(world).await;
     shop.set("tv", 50).await;
     let ask = |order: &str, quantity| by("ann", 3, held(SECOND, reserve("tv", order, quantity)));
     assert_eq!(shop.asked(ask("1", 4)).await, ReserveOutcome::BuyerLimit);
@@ -198,7 +198,7 @@ async fn the_limit_of_a_buyer_is_enforced(world: World) {
 }
 
 async fn a_limit_counts_for_late_payments_too(world: World) {
-    let shop = Shop::of(world).await;
+    let shop = Shop::from_world(world).await;
     shop.set("tv", 50).await;
     for order in ["1", "2"] {
         let ask = by("ann", 2, held(SECOND, reserve("tv", order, 2)));
@@ -212,7 +212,7 @@ async fn a_limit_counts_for_late_payments_too(world: World) {
 }
 
 async fn short_has_the_time_of_the_next_release(world: World) {
-    let shop = Shop::of(world).await;
+    let shop = Shop::from_world(world).await;
     shop.set("tv", 5).await;
     shop.reserve(held(60 * SECOND, reserve("tv", "a", 2))).await;
     shop.reserve(held(20 * SECOND, reserve("tv", "b", 2))).await;
@@ -232,7 +232,7 @@ async fn short_has_the_time_of_the_next_release(world: World) {
 }
 
 async fn a_settled_reservation_does_not_change(world: World) {
-    let shop = Shop::of(world).await;
+    let shop = Shop::from_world(world).await;
     shop.set("tv", 5).await;
     assert_eq!(shop.confirm("tv", "a").await, (ConfirmOutcome::Unknown, false));
     assert_eq!(shop.cancel("tv", "a").await, CancelOutcome::Unknown);
@@ -263,7 +263,7 @@ async fn a_settled_reservation_does_not_change(world: World) {
 }
 
 async fn orders_are_forgotten_after_a_day(world: World) {
-    let shop = Shop::of(world).await;
+    let shop = Shop::from_world(world).await;
     shop.set("tv", 9).await;
     for order in ["sold", "cancelled", "lapsed"] {
         shop.reserve(held(SECOND, reserve("tv", order, 1))).await;
@@ -285,7 +285,7 @@ async fn orders_are_forgotten_after_a_day(world: World) {
 }
 
 async fn different_names_share_no_state(world: World) {
-    let shop = Shop::of(world).await;
+    let shop = Shop::from_world(world).await;
     let names = ["a", "a}", "a%7D", "{a", "}", "%", "*", "a:b", "a b", "é", "a}:stock", "ab"];
     for (index, name) in names.iter().enumerate() {
         shop.set(name, index as i64 + 20).await;

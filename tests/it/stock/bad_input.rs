@@ -27,7 +27,7 @@ fn fields(status: &Status) -> Vec<String> {
 }
 
 async fn every_bad_field_is_named_and_nothing_is_written(world: World) {
-    let shop = Shop::of(world).await;
+    let shop = Shop::from_world(world).await;
     let mut client = shop.client.clone();
     let long = "x".repeat(257);
     let bad_names = ["", &long, "a\nb", "\u{7f}", "\u{85}"];
@@ -92,7 +92,7 @@ async fn every_bad_field_is_named_and_nothing_is_written(world: World) {
 }
 
 async fn a_message_that_is_too_large_is_refused(world: World) {
-    let shop = Shop::of(world).await;
+    let shop = Shop::from_world(world).await;
     let status = shop.client.clone().get_stock(get(&"x".repeat(70_000))).await.unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
 }

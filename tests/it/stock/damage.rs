@@ -12,7 +12,7 @@ use crate::support::{
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unreadable_stock_is_an_error_and_is_not_changed() {
-    let shop = Shop::of(World::redis().await).await;
+    let shop = Shop::from_world(World::redis().await).await;
     shop.set("other", 5).await;
     let score = (shop.world.time().now() - 1).to_string();
     let hold =
@@ -93,7 +93,7 @@ async fn refusals(shop: &Shop) -> Vec<tonic::Status> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreadable_order_or_buyer_affects_no_other() {
-    let shop = Shop::of(World::redis().await).await;
+    let shop = Shop::from_world(World::redis().await).await;
     shop.set("tv", 10).await;
     let mut client = shop.client.clone();
     let record = "{}:{stock:tv}:order:a";

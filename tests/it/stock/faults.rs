@@ -41,7 +41,7 @@ async fn lapsed(shop: &Shop) {
 }
 
 async fn ten_thousand_holds_may_lapse_together(world: World) {
-    let shop = Shop::of(world).await;
+    let shop = Shop::from_world(world).await;
     let all = CROWD as u64;
     // The next call is answered correctly, whatever it asks for.
     lapsed(&shop).await;
@@ -63,7 +63,7 @@ async fn ten_thousand_holds_may_lapse_together(world: World) {
 /// The holds are written directly to Redis, since reserving them takes long.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_thousand_holds_that_expire_together_are_reclaimed_in_steps() {
-    let shop = Shop::of(World::redis().await).await;
+    let shop = Shop::from_world(World::redis().await).await;
     let (stock, holds, buyers) =
         ("{}:{stock:tv}:stock", "{}:{stock:tv}:holds", "{}:{stock:tv}:buyers");
     for refused in [false, true] {
@@ -100,7 +100,7 @@ async fn a_hundred_thousand_holds_that_expire_together_are_reclaimed_in_steps() 
 }
 
 async fn a_clock_that_is_set_back_sells_no_item_twice(world: World) {
-    let shop = Shop::of(world).await;
+    let shop = Shop::from_world(world).await;
     shop.set("tv", 2).await;
     for order in ["a", "b"] {
         shop.reserve(by("ann", 2, held(10 * SECOND, reserve("tv", order, 1)))).await;

@@ -48,7 +48,7 @@ async fn race(shop: &Shop, sku: &str, orders: usize) -> (usize, usize) {
 
 /// A repeat with another quantity is no success: its caller would deliver 5 and have paid for 1.
 async fn j6_another_quantity_for_an_order_is_an_outcome_of_its_own(world: World) {
-    let shop = Shop::of(world).await;
+    let shop = Shop::from_world(world).await;
     shop.set("tv", 50).await;
     let first = shop.reserve(held(60 * SECOND, reserve("tv", "order-1", 1))).await;
     for quantity in [5, 1_000_000_000, 2] {
@@ -72,7 +72,7 @@ async fn j6_another_quantity_for_an_order_is_an_outcome_of_its_own(world: World)
 }
 
 async fn d7_fifty_items_are_reserved_fifty_times(world: World) {
-    let shop = Shop::of(world).await;
+    let shop = Shop::from_world(world).await;
     shop.set("tv", 50).await;
     assert_eq!(race(&shop, "tv", 1000).await, (50, 950));
     assert_eq!(shop.get("tv").await, [50, 0, 50, 0]);
@@ -82,7 +82,7 @@ async fn d7_fifty_items_are_reserved_fifty_times(world: World) {
 }
 
 async fn d7_a_hundred_skus_each_reserve_their_stock_concurrently(world: World) {
-    let shop = Shop::of(world).await;
+    let shop = Shop::from_world(world).await;
     for sku in 0..100 {
         shop.set(&format!("sku {sku}"), sku % 7).await;
     }
@@ -105,7 +105,7 @@ async fn d7_a_hundred_skus_each_reserve_their_stock_concurrently(world: World) {
 }
 
 async fn d11_a_quantity_of_zero_or_less_is_refused(world: World) {
-    let shop = Shop::of(world).await;
+    let shop = Shop::from_world(world).await;
     shop.set("tv", 50).await;
     for quantity in [0, -1, -100, i64::MIN, 1_000_000_001, i64::MAX] {
         let status =
@@ -124,7 +124,7 @@ async fn d11_a_quantity_of_zero_or_less_is_refused(world: World) {
 }
 
 async fn d13_an_order_that_is_sent_twice_is_deducted_once(world: World) {
-    let shop = Shop::of(world).await;
+    let shop = Shop::from_world(world).await;
     shop.set("tv", 50).await;
     let first = shop.reserve(reserve("tv", "order-1", 2)).await;
     assert_eq!((first.outcome(), first.replayed), (ReserveOutcome::Reserved, false));
@@ -151,7 +151,7 @@ async fn d13_an_order_that_is_sent_twice_is_deducted_once(world: World) {
 }
 
 async fn d14_quantities_are_exact_up_to_2_53_and_refused_above(world: World) {
-    let shop = Shop::of(world).await;
+    let shop = Shop::from_world(world).await;
     let most = MOST as u64;
     for on_hand in [MOST + 1, MOST + 2, i64::MAX] {
         let status = shop.client.clone().set_stock(set("sand", on_hand)).await.unwrap_err();
@@ -188,7 +188,7 @@ async fn d14_quantities_are_exact_up_to_2_53_and_refused_above(world: World) {
 }
 
 async fn d19_a_hold_that_is_never_paid_lapses(world: World) {
-    let shop = Shop::of(world).await;
+    let shop = Shop::from_world(world).await;
     shop.set("tv", 1).await;
     assert_eq!(shop.asked(reserve("tv", "a", 1)).await, ReserveOutcome::Reserved);
     shop.advance(HOLD - Duration::from_micros(1)).await;
@@ -205,7 +205,7 @@ async fn d19_a_hold_that_is_never_paid_lapses(world: World) {
 }
 
 async fn d19_a_late_payment_is_retaken_or_expired(world: World) {
-    let shop = Shop::of(world).await;
+    let shop = Shop::from_world(world).await;
     shop.set("tv", 2).await;
     for order in ["a", "b"] {
         shop.reserve(held(SECOND, reserve("tv", order, 1))).await;
@@ -228,7 +228,7 @@ async fn d19_a_late_payment_is_retaken_or_expired(world: World) {
 }
 
 async fn d22_items_of_crashed_callers_return_to_stock(world: World) {
-    let shop = Shop::of(world).await;
+    let shop = Shop::from_world(world).await;
     shop.set("tv", 50).await;
     // The callers disconnect without reading their answers.
     let mut calls = JoinSet::new();

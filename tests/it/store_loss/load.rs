@@ -96,7 +96,7 @@ async fn loses_nothing_twice(wipe: Wipe) {
         }
     };
     timeout(PATIENCE, far).await.expect("the callers get serials");
-    wipe.of(&mut redis).await;
+    wipe.apply(&mut redis).await;
     end.store(true, Ordering::SeqCst);
 
     let (mut serials, mut leases) = (Vec::new(), Vec::new());
@@ -174,7 +174,7 @@ async fn j2_after_a_loss_a_lock_has_a_greater_fencing_token() {
         value(&sequences(&server).await, "order").await;
         let mut locks = Locks::connect(server.address()).await.unwrap();
         let taken = locks.acquire_lock(leased(60.0, acquire("l", "a"))).await.unwrap();
-        wipe.of(&mut redis).await;
+        wipe.apply(&mut redis).await;
         let again = async {
             loop {
                 match locks.acquire_lock(leased(60.0, acquire("l", "b"))).await {

@@ -87,7 +87,7 @@ async fn j2_servers_that_start_after_the_loss_refuse_until_there_is_a_floor() {
         let client = sequences(&first).await;
         assert_eq!(value(&client, "order").await, 1);
         assert_eq!(value(&client, "order").await, 2);
-        wipe.of(&mut redis).await;
+        wipe.apply(&mut redis).await;
         refused(&client, "order").await;
         first.process.signal("-TERM");
         first.process.end(PATIENCE).await;
@@ -142,7 +142,7 @@ async fn j2_an_import_restores_the_marker() {
     let id = |said: &str| said.lines().find(|line| line.starts_with("id ")).unwrap().to_owned();
     let before = id(&store(&server, &["status"]).await.1);
     done(&["export", "--engine", &redis.url(), "--output", &export]).await;
-    Wipe::Restart.of(&mut redis).await;
+    Wipe::Restart.apply(&mut redis).await;
     refused(&client, "order").await;
     server.process.signal("-TERM");
     server.process.end(PATIENCE).await;
@@ -157,7 +157,7 @@ async fn j2_an_import_restores_the_marker() {
 
     // Into an empty Redis, without a server that remembers.
     drop(server);
-    Wipe::Restart.of(&mut redis).await;
+    Wipe::Restart.apply(&mut redis).await;
     done(&["import", "--engine", &redis.url(), &export]).await;
     let server = Server::start(&["--engine", &redis.url()]).await;
     assert_eq!(value(&sequences(&server).await, "order").await, 4);
@@ -171,7 +171,7 @@ async fn j2_with_continue_the_loss_is_reported_and_no_call_fails() {
     let server = Server::start(&["--engine", &redis.url(), "--config", config.path()]).await;
     let client = sequences(&server).await;
     assert_eq!(value(&client, "order").await, 1);
-    Wipe::Flush.of(&mut redis).await;
+    Wipe::Flush.apply(&mut redis).await;
     assert_eq!(value(&client, "order").await, 1);
     says(&server, "\nloss   continued, ").await;
     assert_eq!(store(&server, &["status"]).await.0, Some(1));
@@ -230,7 +230,7 @@ async fn j2_a_server_that_knows_the_store_id_detects_the_loss_by_itself() {
     let said = store(&server, &["status"]).await.1;
     let id = said.lines().find_map(|line| line.strip_prefix("id     ")).unwrap().to_owned();
     drop(server);
-    Wipe::Restart.of(&mut redis).await;
+    Wipe::Restart.apply(&mut redis).await;
 
     let config = TempFile::new(&format!("[redis]\nstore_id = \"{id}\"\n"));
     let server = Server::start(&["--engine", &redis.url(), "--config", config.path()]).await;

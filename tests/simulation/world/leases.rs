@@ -1,8 +1,8 @@
 //! The ends of lock leases by the system clock, as holders read them.
 //!
-//! Holders compare `expire_time` with their own clock, not with that of the engine. While the
-//! system clock is not set, both agree: a synced lease ends at its `expire_time`, even if the
-//! process ends before.
+//! Holders compare `expire_time` with their own clock, not with the engine's. While the system
+//! clock is not set, both agree: a synced lease ends at its `expire_time`, even if the process ends
+//! before.
 
 use std::collections::BTreeMap;
 
@@ -66,9 +66,9 @@ impl Leases {
     /// was set back.
     fn granted(&mut self, part: Part, expire: u64, now: u64, system: u64) {
         if now == system && now > self.set_at {
-            drop(self.known.insert(part, Lease { expire, is_synced: false }))
+            self.known.insert(part, Lease { expire, is_synced: false });
         } else {
-            drop(self.known.remove(&part))
+            self.known.remove(&part);
         }
     }
 

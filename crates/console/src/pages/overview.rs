@@ -143,7 +143,7 @@ pub(super) async fn load(visit: &Visit) -> Result<ConsolePage, Problem> {
     if !visit.may("AdmissionService/ListPools") {
         return Ok(page);
     }
-    let ListedPools { rows, .. } = match pools::read(visit, "").await {
+    let ListedPools { rows, .. } = match pools::load_rows(visit, "").await {
         Err(Problem::Store(why)) => return Ok(page.lacking(why)),
         rows => rows?,
     };

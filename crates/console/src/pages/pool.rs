@@ -118,7 +118,7 @@ fn usage(pool: Pool, now: Timestamp) -> UsageTemplate {
     }
 }
 
-/// Draws the usage of the last 15 minutes, and notes that of now.
+/// Draws the usage of the last 15 minutes, and records the current one.
 fn chart(visit: &Visit, now: PoolStep) -> Chart {
     let namespace = visit.permitted("AdmissionService/GetPool");
     let name = namespace.and_then(|namespace| stored(visit.name(), &namespace));

@@ -75,7 +75,7 @@ impl ListedPool {
 }
 
 /// Reads the pools whose names begin with a prefix, the fullest first. Records their usage.
-pub(super) async fn read(visit: &Visit, prefix: &str) -> Result<ListedPools, Problem> {
+pub(super) async fn load_rows(visit: &Visit, prefix: &str) -> Result<ListedPools, Problem> {
     let (mut all, mut read, mut token) = (ListedPools::default(), 0, String::new());
     let (namespace, holder) = (visit.permitted("AdmissionService/ListPools"), visit.holder());
     let note = |pool: &str, step| {
@@ -132,7 +132,7 @@ pub(super) async fn load(visit: &Visit) -> Result<ConsolePage, Problem> {
     let query = visit.query();
     let (prefix, is_by_name) = (query.get("prefix"), query.get("sort") == "name");
     let page = ConsolePage::new("Pools").fixed("filter", &FilterTemplate { prefix, is_by_name })?;
-    let ListedPools { mut rows, is_cut } = match read(visit, prefix).await {
+    let ListedPools { mut rows, is_cut } = match load_rows(visit, prefix).await {
         Err(Problem::Store(why)) => return Ok(page.lacking(why)),
         rows => rows?,
     };

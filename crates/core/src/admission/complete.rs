@@ -25,8 +25,8 @@ statuses! {
 ///
 /// The decision, in this order:
 /// 1. A task without a record, or that was never admitted, is `Unknown`.
-/// 2. A token other than that of the last lease is `StaleToken`: the caller lost its lease, and
-///    another caller may run the task. Without a token this step is skipped.
+/// 2. A token that differs from the task's last lease is `StaleToken`: the caller lost its lease,
+///    and another caller may run the task. Without a token this step is skipped.
 /// 3. A task with a result, or whose attempt has failed, is `AlreadyCompleted`. The first result
 ///    counts, so a repeat is safe.
 /// 4. While the lease runs, the result is `Completed`. Its slot is free immediately, for a waiter.
@@ -67,7 +67,7 @@ pub enum CompleteVerdict {
     Completed,
     /// The result is stored although the lease had ended. No other lease changes.
     Late,
-    /// The token is not that of the task's last lease; nothing changed.
+    /// The token does not match the task's last lease; nothing changed.
     StaleToken,
     /// The task has no record, or was never admitted; nothing changed.
     Unknown,

@@ -24,7 +24,7 @@ pub struct Event {
     pub member: std::sync::Arc<[u8]>,
 }
 
-/// The kinds of change. The numbers are those of the scripts and of the protocol.
+/// The kinds of change, numbered as in the scripts and the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EventKind {
     /// A task was queued.

@@ -52,7 +52,7 @@ pub enum RenewVerdict {
     Expired,
     /// The lease runs until its new expiry, with the same token.
     Renewed(AsOf<Lease>),
-    /// The token is not that of the task's last lease.
+    /// The token does not match the task's last lease.
     StaleToken,
     /// The task has no record, or was never admitted.
     Unknown,

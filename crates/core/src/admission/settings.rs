@@ -44,8 +44,7 @@ pub struct Settings {
     pub after_failover: AfterFailover,
 }
 
-/// Behaviour of a pool after a failover to another primary. The names are those of the
-/// configuration.
+/// Behaviour of a pool after a failover to another primary, named as in the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AfterFailover {

@@ -23,7 +23,7 @@ pub(crate) type End = (Timestamp, Member);
 /// Entries in order of time, then member.
 #[derive(Debug, Default)]
 pub(crate) struct ExpiryIndex {
-    /// Not empty, and in order: all entries of a chunk come before those of the next.
+    /// Not empty, and in order: all entries of a chunk come before the entries of the next.
     chunks: VecDeque<Chunk>,
     len: usize,
     /// The time of the last count.

@@ -26,7 +26,7 @@ pub const KEPT: Millis = Millis::from_secs(24 * 3600);
 /// number `base + 1 + i`.
 #[derive(Debug)]
 pub struct History<E> {
-    /// The number before that of the first stored event.
+    /// The number that precedes the first stored event.
     base: u64,
     events: VecDeque<E>,
     /// When the history may be dropped.
@@ -40,7 +40,7 @@ pub struct History<E> {
 pub struct EventPage<E> {
     /// Whether events after the cursor are missing, because they were trimmed or lost.
     pub gap: bool,
-    /// The number before that of the first event in `events`.
+    /// The number that precedes the first event in `events`.
     pub after: u64,
     /// The events, in order, numbered from `after + 1`.
     pub events: Vec<E>,

@@ -144,7 +144,8 @@ impl Ruling {
             let (limit, hits) = match descriptor {
                 DescriptorRuling::Limited { limit, hits } => (limit, hits),
                 DescriptorRuling::NoLimit => {
-                    // As there: with the mode for all rules, a descriptor without one passes it.
+                    // As in envoyproxy/ratelimit: in quota mode for all rules, a descriptor without
+                    // a rule passes it.
                     quotas += usize::from(settings.quota_mode);
                     continue;
                 }

@@ -25,8 +25,7 @@ pub struct EnvoySettings {
     pub on_store_failure: OnStoreFailure,
 }
 
-/// The headers that answers add to the response of the proxy. The names are those of the
-/// configuration.
+/// The headers that answers add to the response of the proxy, named as in the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Headers {
@@ -39,7 +38,7 @@ pub enum Headers {
     Draft,
 }
 
-/// How the descriptors of a request are counted. The names are those of the YAML.
+/// How the descriptors of a request are counted, named as in the YAML.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Counting {

@@ -10,7 +10,7 @@ use crate::{
 
 /// The last holder of a lock. `expire` is the time of the release if the lock was released.
 ///
-/// The fields of [`Tenure`], with those of its lease beside them.
+/// The fields of [`Tenure`], with the fields of its lease beside them.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LockLine {

@@ -49,8 +49,8 @@ pub struct CheckRate {
     pub name: MeterName,
     /// The rule. For a policy it is shared by all calls.
     pub rule: Arc<Rule>,
-    /// The cost: 0 to 1,000,000,000. With 0 the answer is that of a call of cost 1, and nothing
-    /// changes.
+    /// The cost: 0 to 1,000,000,000. With 0 the answer is the same as for a call of cost 1, and
+    /// nothing changes.
     pub cost: u32,
     /// The request id, which makes repeats safe for 5 minutes.
     pub request: Option<Name>,
@@ -66,7 +66,8 @@ pub enum CheckOutcome {
         /// Whether an earlier call with this request id got the answer.
         replayed: bool,
     },
-    /// The key has usage under too many limit names: [`NAMES_MAX`] with those of this rule.
+    /// The key has usage under too many limit names: [`NAMES_MAX`], counting the names of this
+    /// rule.
     TooManyNames,
 }
 

@@ -26,15 +26,14 @@ statuses! { COUNT_ALL_DECIDED = 0, COUNT_ALL_TOO_MANY_NAMES = 1 }
 
 /// Maximum number of counters of one decision: 32 sliding windows occupy Redis for 2 ms.
 pub const COUNT_ALL_MAX: usize = 32;
-/// The Redis time of a counter besides that of a check, µs.
+/// The Redis time of a counter in addition to a check's, µs.
 const COST: u32 = 5;
 
 /// Counts the hits of several keys.
 #[derive(Debug, Clone)]
 pub struct CountAll {
     counts: Vec<CountAllItem>,
-    /// The number of partitions. The partition of a position is that of the first counter with this
-    /// position.
+    /// The number of partitions. The first counter with a position determines its partition.
     partitions: usize,
 }
 
@@ -47,7 +46,7 @@ struct CountAllItem {
     place: usize,
 }
 
-/// What happens to the request if a limit is exceeded. The number is that of the script.
+/// What happens to the request if a limit is exceeded, numbered as in the script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Enforcement {
@@ -94,8 +93,8 @@ impl CountAll {
         all
     }
 
-    /// Reads the outcome. `None` if a key has usage under too many limit names.
-    pub fn read(&self, outcome: &AsOf<CountAllOutcome>) -> Option<Vec<Hits>> {
+    /// The hits in an outcome. `None` if a key has usage under too many limit names.
+    pub fn to_hits(&self, outcome: &AsOf<CountAllOutcome>) -> Option<Vec<Hits>> {
         match &outcome.value {
             CountAllOutcome::TooManyNames => None,
             CountAllOutcome::Refused => Some(vec![Hits::unknown(RETRY); self.counts.len()]),

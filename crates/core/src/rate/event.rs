@@ -32,7 +32,7 @@ pub struct RateEvent {
     pub actor: Bytes,
 }
 
-/// The kinds of event. The numbers are those of the scripts and of the protocol.
+/// The kinds of event, numbered as in the scripts and the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RateEventKind {
     /// The first call of its window above a WARN tier.

@@ -29,7 +29,7 @@ use crate::{
     time::{Millis, Timestamp},
 };
 
-/// The source of usage and ban; [`REPLAY`] is that of an answer.
+/// The source of usage and ban; an answer has [`REPLAY`].
 const METER: u8 = b'm';
 
 /// The persisted head.

@@ -104,8 +104,8 @@ impl Rule {
 }
 
 impl CountHits {
-    /// Reads the outcome. `None` if the key has usage under too many limit names.
-    pub fn read(&self, outcome: &AsOf<CheckOutcome>) -> Option<Hits> {
+    /// The hits in an outcome. `None` if the key has usage under too many limit names.
+    pub fn to_hits(&self, outcome: &AsOf<CheckOutcome>) -> Option<Hits> {
         let CheckOutcome::Decided { answer, .. } = &outcome.value else { return None };
         let is_over = self.is_over(answer);
         Some(match (answer.limits.first(), self.check.rule.limits.first()) {

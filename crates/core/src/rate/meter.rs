@@ -231,7 +231,7 @@ impl Meter {
         }
     }
 
-    /// Whether the counters are exactly those of the rule, in order.
+    /// Whether the counters are exactly the rule's, in order.
     fn is_of(&self, rule: &Rule) -> bool {
         let (counters, limits) = (&self.counters, &rule.limits);
         counters.len() == limits.len()

@@ -87,7 +87,7 @@ pub struct Tier {
     pub ban_durations: Vec<Millis>,
 }
 
-/// The action of a tier, the mildest first. The names are those of the configuration.
+/// The action of a tier, the mildest first, named as in the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum TierAction {

@@ -16,7 +16,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// The source of the values; [`REPLAY`] is that of an answer.
+/// The source of the values; an answer has [`REPLAY`].
 const COUNTER: u8 = b'c';
 
 /// A persisted answer.
@@ -61,10 +61,10 @@ impl Exported for Counter {
     /// Raises the last value to the highest value of an answer. It may have been allocated after
     /// the counter was read.
     fn reconcile(entries: &mut Vec<Entry>) {
-        let answers = entries.iter().filter_map(|entry| entry.read::<Answer>(REPLAY));
+        let answers = entries.iter().filter_map(|entry| entry.decode::<Answer>(REPLAY));
         let Some(given) = answers.map(|(_, (range, _))| range.last).max() else { return };
         for entry in entries {
-            if let Some((Some((last, time)), marks)) = entry.read::<Head>(0) {
+            if let Some((Some((last, time)), marks)) = entry.decode::<Head>(0) {
                 entry.set(&(Some((last.max(given), time)), marks));
             }
         }

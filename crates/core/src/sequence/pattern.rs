@@ -52,7 +52,7 @@ impl Layout {
     pub fn parse(text: &str, utc_offset: i32, ahead_max: Millis) -> Result<Layout, String> {
         let (pattern, start) = if text == TIMESTAMP17.0 { (TIMESTAMP17.1, 0) } else { (text, 1) };
         let mut parts = PatternParts::default();
-        parts.read(pattern)?;
+        parts.parse(pattern)?;
         let Some(width) = parts.width else {
             return Err("expected the number, such as {n:06}, in the layout".to_owned());
         };
@@ -79,7 +79,7 @@ impl Layout {
 
 impl PatternParts {
     /// Reads the whole pattern.
-    fn read(&mut self, pattern: &str) -> Result<(), String> {
+    fn parse(&mut self, pattern: &str) -> Result<(), String> {
         if pattern.len() > PATTERN_BYTES_MAX {
             return Err(format!("expected at most {PATTERN_BYTES_MAX} bytes"));
         }

@@ -91,8 +91,8 @@ impl<T, D: Decision<Outcome = StockOutcome<T>>> Stepwise for D {
 pub enum Restocked {
     /// The quantity has changed.
     Changed {
-        /// Whether an earlier call with this request id changed it. The stock is then that of the
-        /// first answer.
+        /// Whether an earlier call with this request id changed it. The stock is then the one in
+        /// the first answer.
         replayed: bool,
     },
     /// The quantity would fall below the reserved quantity; nothing changed.

@@ -57,7 +57,7 @@ pub struct Mark {
 pub enum Keeps {
     /// All answers.
     All,
-    /// All except those of the last moments.
+    /// All except the answers of the last moments.
     Most,
 }
 

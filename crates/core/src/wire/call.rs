@@ -41,7 +41,7 @@ pub struct Call<'a> {
     leads: Option<&'a dyn Leads>,
     is_limited: bool,
     arguments: Arguments,
-    /// The bytes that all keys begin with: those of the first key before its part.
+    /// The number of bytes with which all keys begin: the first key up to its part.
     stem: usize,
 }
 

@@ -16,7 +16,7 @@ use super::{History, name};
 
 /// The policy whose keys are decided together.
 pub const POLICY: &str = "envoy-all/d";
-/// The keys are those of the other decisions, too.
+/// The same keys as in the other decisions.
 const KEYS: [&str; 3] = ["a", "b_c", "{x}"];
 
 /// Rules of few names, so that rules meet usage of other rules.

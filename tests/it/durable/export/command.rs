@@ -36,7 +36,7 @@ async fn a_server_moves_to_redis_and_back_with_its_leases() {
         world.rates.clone().check_rate(under("crawler", "reads")).await.unwrap();
     }
     let serial = world.sequences.clone().next_sequence(next("order")).await.unwrap().into_inner();
-    let shop = Shop::of(world).await;
+    let shop = Shop::from_world(world).await;
     shop.set("tv", 10).await;
     shop.reserve(reserve("tv", "o1", 3)).await;
 
@@ -94,7 +94,7 @@ async fn moved(server: &Server, lease: &pb::Lease, last: u64, moves: u64) {
     assert_eq!(bans.len(), 1, "the ban is not listed");
     let serial = world.sequences.clone().next_sequence(next("order")).await.unwrap().into_inner();
     assert_eq!(serial.last, last + moves);
-    let shop = Shop::of(world).await;
+    let shop = Shop::from_world(world).await;
     assert!(shop.reserve(reserve("tv", "o1", 3)).await.replayed);
     assert_eq!(shop.get("tv").await, [10, 7, 3, 0]);
 }

@@ -57,7 +57,7 @@ async fn h5_a_name_used_again_during_a_sweep_stays_in_the_index() {
         .await
         .unwrap();
     assert_eq!(names, ["held", "noted"]);
-    // The registration of `noted` has scheduled the next visit to it: in 300 s.
+    // Registering `noted` has scheduled the next visit to it: in 300 s.
     let looks: Vec<(String, f64)> = redis::cmd("ZRANGE")
         .arg(ENDS)
         .arg(0)
@@ -197,7 +197,7 @@ async fn h5_leases_end_although_the_index_is_broken_and_nobody_calls() {
         sleep(Duration::from_millis(20)).await;
     }
     ends_in_time(&client, "pool", 1).await;
-    let mut events = Events::of(&client, "pool", None).await;
+    let mut events = Events::watch(&client, "pool", None).await;
     for (round, key) in [ENDS, PARTITIONS].into_iter().enumerate() {
         client.clone().admit_task(short("pool", &format!("broken-{round}"))).await.unwrap();
         redis.command(&["SET", key, "no zset"]).await.unwrap();

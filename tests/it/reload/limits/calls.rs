@@ -77,10 +77,10 @@ async fn watchers_follow_a_reloaded_limit() {
         let refused = client.clone().watch_pool(request).await.map(drop);
         assert_at_limit(&refused.unwrap_err(), "TOO_MANY_WATCHERS");
     };
-    let mut watchers = vec![Events::of(client, "p", None).await];
+    let mut watchers = vec![Events::watch(client, "p", None).await];
     refused().await;
     limited.set("watchers = 2").await;
-    watchers.push(Events::of(client, "p", None).await);
+    watchers.push(Events::watch(client, "p", None).await);
     refused().await;
 
     // Both watchers stay.

@@ -78,7 +78,7 @@ impl Backlog {
         last.filter(|line| line.parts().0 == device)
     }
 
-    /// The enqueue time of the next task of a device, later than that of all its tasks.
+    /// The enqueue time of the next task of a device, later than all its other tasks.
     pub(in crate::admission) fn next_time(&self, device: &[u8], now: Timestamp) -> Timestamp {
         self.newest(device).map_or(now, |line| now.max(Timestamp(line.at.0 + 1)))
     }

@@ -103,7 +103,7 @@ impl Pool {
         known.unwrap_or_else(|| Member::from(member))
     }
 
-    /// Appends the event of an expired lease; with token 0, that of an expired queued task.
+    /// Appends the event of an expired lease or, with token 0, of an expired queued task.
     fn log_expired(
         &mut self,
         member: Member,

@@ -54,7 +54,7 @@ impl Exported for Pool {
         Some((tag.to_vec(), source))
     }
 
-    /// The script reads one source; the keys are those of all.
+    /// The script reads one source, but gets the keys of all.
     fn encode_export(export: &Export<Pool>, call: &mut Call) {
         let member = &export.source.name;
         for part in [&b"settings"[..], b"token", b"queued", b"leases"] {
@@ -109,13 +109,13 @@ impl Exported for Pool {
     /// Raises the last token to the highest token of a task. That lease may have been granted after
     /// the head was read, and tokens must not repeat in the new store.
     fn reconcile(entries: &mut Vec<Entry>) {
-        let tasks = entries.iter().filter_map(|entry| entry.read::<TaskRecord<Task>>(TASK));
+        let tasks = entries.iter().filter_map(|entry| entry.decode::<TaskRecord<Task>>(TASK));
         let given = tasks.map(|kept| kept.task.lease.token).max().unwrap_or(0);
         if entries.iter().all(|entry| !entry.part.is_empty()) && given > 0 {
             entries.insert(0, Entry::new(&[], &(Overrides::default(), 0u64)));
         }
         for entry in entries {
-            if let Some((overrides, last_token)) = entry.read::<Head>(0) {
+            if let Some((overrides, last_token)) = entry.decode::<Head>(0) {
                 entry.set(&(overrides, last_token.max(given)));
             }
         }

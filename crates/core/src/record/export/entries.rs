@@ -105,7 +105,7 @@ impl fmt::Debug for Entry {
 
 impl Entry {
     /// The value of an entry with this letter; `None` for other entries.
-    pub(crate) fn read<V: DeserializeOwned>(&self, letter: u8) -> Option<V> {
+    pub(crate) fn decode<V: DeserializeOwned>(&self, letter: u8) -> Option<V> {
         (split_part(&self.part).0 == letter).then(|| decode(&self.value).ok()).flatten()
     }
 

@@ -102,19 +102,19 @@ impl Exported for Sku {
     /// Makes the numbers and the buyers agree with the holds. `reserved` becomes their sum. The
     /// quantities on hand and of a buyer are at least what the holds need.
     fn reconcile(entries: &mut Vec<Entry>) {
-        let holds: Vec<Hold> = entries.iter().filter_map(|entry| entry.read(HOLD)).collect();
+        let holds: Vec<Hold> = entries.iter().filter_map(|entry| entry.decode(HOLD)).collect();
         let mut held: HashMap<&[u8], u64> = HashMap::new();
         for hold in holds.iter().filter(|hold| !hold.buyer.is_empty()) {
             *held.entry(&hold.buyer).or_default() += hold.quantity;
         }
         let reserved = holds.iter().map(|hold| hold.quantity).sum();
         for entry in entries.iter_mut() {
-            if let Some(count) = entry.read::<u64>(BUYER)
+            if let Some(count) = entry.decode::<u64>(BUYER)
                 && let Some(held) = held.remove(&entry.part[1..])
             {
                 entry.set(&count.max(held));
             }
-            if let Some(stock) = entry.read::<Stock>(0) {
+            if let Some(stock) = entry.decode::<Stock>(0) {
                 entry.set(&Stock { reserved, on_hand: stock.on_hand.max(reserved), ..stock });
             }
         }
@@ -218,7 +218,7 @@ impl Exported for Sku {
     }
 }
 
-/// The keys of both scripts. `name` is that of the order or of the request.
+/// The keys of both scripts. `name` names the order or the request.
 fn keys(name: &[u8]) -> [Vec<u8>; 5] {
     let named = |part: &[u8]| [part, name].concat();
     [b"stock".into(), b"holds".into(), b"buyers".into(), named(b"order:"), named(b"replay:")]
