@@ -174,9 +174,10 @@ async fn fleet(options: &FleetOptions) -> Result<ExitCode, ClientError> {
         return tollgate_fleet::sweep(options).await;
     }
     let report = tollgate_fleet::run(options).await?;
-    match options.output.is_json() {
-        true => print::say(&json::object(&report.json())),
-        false => print::say(&report.to_string()),
+    if options.output.is_json() {
+        print::say(&json::object(&report.json()));
+    } else {
+        print::say(&report.to_string());
     }
     Ok(ExitCode::from(report.exit_status()))
 }

@@ -188,9 +188,10 @@ async fn health(options: &HealthOptions) -> Result<ExitCode, ClientError> {
         Health::Serving => ("SERVING", 0),
         Health::NotServing => ("NOT_SERVING", exit::REFUSED),
     };
-    match options.output.is_json() {
-        true => print::say(&json::object(&serde_json::json!({ "status": status }))),
-        false => print::say(status),
+    if options.output.is_json() {
+        print::say(&json::object(&serde_json::json!({ "status": status })));
+    } else {
+        print::say(status);
     }
     Ok(ExitCode::from(code))
 }

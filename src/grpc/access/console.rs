@@ -53,18 +53,17 @@ impl Access {
         path: &str,
         headers: &HeaderMap,
     ) -> Result<Granted, Status> {
-        let mut granted = match self.is_open() {
-            true => Granted::default(),
-            false => self.check(path, headers, &Peer::default())?,
+        let mut granted = if self.is_open() {
+            Granted::default()
+        } else {
+            self.check(path, headers, &Peer::default())?
         };
         let Some(rpc) = rpc::of(path).filter(|rpc| rpc.permission != Permission::Read) else {
             return Ok(granted);
         };
         if granted.audited.is_none() {
-            let caller = match self.is_open() {
-                true => CONSOLE.into(),
-                false => granted.origin.caller().into(),
-            };
+            let caller =
+                if self.is_open() { CONSOLE.into() } else { granted.origin.caller().into() };
             let namespace: Namespace = granted.origin.namespace().clone();
             let scope = granted.scope.get_or_insert_with(Scope::default);
             granted.audited = Some(Box::new(Audited::new(rpc, caller, namespace, scope)));

@@ -93,9 +93,10 @@ async fn serve(acceptor: TlsAcceptor, socket: TcpStream, answer: String) {
     if answer.is_empty() {
         sleep(Duration::from_secs(60)).await;
     }
-    let (length, pause) = match answer.ends_with(SLOW) {
-        true => (1, Duration::from_millis(500)),
-        false => (usize::MAX, Duration::ZERO),
+    let (length, pause) = if answer.ends_with(SLOW) {
+        (1, Duration::from_millis(500))
+    } else {
+        (usize::MAX, Duration::ZERO)
     };
     for part in answer.as_bytes().chunks(length) {
         let _ = stream.write_all(part).await;
