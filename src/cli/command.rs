@@ -15,7 +15,7 @@ use crate::config::{
     store::{self, ExportFlags, ImportFlags},
 };
 use tollgate_cli::{
-    ClientCommand, exit,
+    ClientCommand, FIRST_CALLS, exit,
     output::{OutputFlags, OutputFormat},
     print::say,
 };
@@ -160,7 +160,7 @@ impl Greeting<'_> {
             let console = if self.has_console { &*console } else { "" };
             format!("{console}Metrics on http://{admin}/metrics, status on http://{admin}/status\n")
         });
-        let calls = EXAMPLES.map(|(rpc, request)| {
+        let calls = FIRST_CALLS.map(|(rpc, request)| {
             format!("  grpcurl {options} -d '{request}' \\\n    {listen} tollgate.v1.{rpc}\n")
         });
         format!(
@@ -170,15 +170,3 @@ impl Greeting<'_> {
         )
     }
 }
-
-/// Example calls: an rpc and its request.
-const EXAMPLES: [(&str, &str); 5] = [
-    (
-        "AdmissionService/AdmitTask",
-        r#"{"pool":"demo","device_id":"camera-1","task_id":"snapshot-1"}"#,
-    ),
-    ("RateService/CheckRate", r#"{"key":"user:7","rule":{"limits":[{"max":2,"window":"600s"}]}}"#),
-    ("SequenceService/NextSequence", r#"{"name":"order"}"#),
-    ("LockService/AcquireLock", r#"{"name":"nightly-report","owner":"host-1"}"#),
-    ("StockService/SetStock", r#"{"sku":"tv-55","on_hand":50}"#),
-];

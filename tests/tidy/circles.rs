@@ -66,7 +66,7 @@ fn absolute(module: &[String], path: &[String], modules: &BTreeSet<Module>) -> O
         rest = others;
     }
     at.extend(rest.iter().cloned());
-    let is_child = || modules.contains(&at[..=module.len().min(at.len() - 1)]);
+    let is_child = || modules.contains(&at[..at.len().min(module.len() + 1)]);
     (rest.len() < path.len() || is_child()).then_some(at)
 }
 

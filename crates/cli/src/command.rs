@@ -27,6 +27,18 @@ use super::{
     watch::{self, WatchOptions},
 };
 
+/// Calls for a first try, one of each capability: an rpc and its request.
+pub const FIRST_CALLS: [(&str, &str); 5] = [
+    (
+        "AdmissionService/AdmitTask",
+        r#"{"pool":"demo","device_id":"camera-1","task_id":"snapshot-1"}"#,
+    ),
+    ("RateService/CheckRate", r#"{"key":"user:7","rule":{"limits":[{"max":2,"window":"600s"}]}}"#),
+    ("SequenceService/NextSequence", r#"{"name":"order"}"#),
+    ("LockService/AcquireLock", r#"{"name":"nightly-report","owner":"host-1"}"#),
+    ("StockService/SetStock", r#"{"sku":"tv-55","on_hand":50}"#),
+];
+
 /// A command that is a client of a server.
 #[derive(Debug, Subcommand)]
 pub enum ClientCommand {

@@ -34,6 +34,6 @@ pub mod top;
 pub mod watch;
 
 pub use client::ClientError;
-pub use command::ClientCommand;
+pub use command::{ClientCommand, FIRST_CALLS};
 pub use flags::{AccessFlags, AlgorithmName, RuleFlags, ServerFlags};
 pub use output::{OutputFlags, OutputFormat};
