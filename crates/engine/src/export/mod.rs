@@ -1,6 +1,6 @@
 //! The state of an engine as export lines: the common interface of both kinds of store.
 //!
-//! `tollgate export` and `tollgate import` (`src/cli/transfer/`) are the only callers. They run
+//! `tollgate export` and `tollgate import` (`src/cli/transfer.rs`) are the only callers. They run
 //! without an engine. A data directory is locked for that time. On Redis the operator stops the
 //! servers first; a marker key keeps servers from starting on an unfinished import.
 //!
