@@ -1,4 +1,5 @@
-//! Compiles `proto/` without an installed protoc, and reads the commit.
+//! Compiles `proto/` without an installed protoc, generates the table of RPCs from the options in
+//! the proto files, and reads the commit.
 //!
 //! In the generated messages every `string` is a `Bytes`, with the same wire format. A name is then
 //! a slice of the received message instead of a copy. Text that is not UTF-8 reaches our
@@ -8,20 +9,21 @@
 
 #[path = "src/cli/version/commit.rs"]
 mod commit;
+#[path = "src/grpc/rpcs"]
+mod rpcs {
+    pub(super) mod generate;
+}
 
 use std::{env, error::Error, fs, path::PathBuf};
 
+use rpcs::generate::generate;
+
 use prost_types::{DescriptorProto, FileDescriptorSet, field_descriptor_proto::Type};
 
-const PROTOS: [&str; 7] = [
-    "proto/envoy/service/ratelimit/v3/rls.proto",
-    "proto/tollgate/v1/admin.proto",
-    "proto/tollgate/v1/admission.proto",
-    "proto/tollgate/v1/lock.proto",
-    "proto/tollgate/v1/rate.proto",
-    "proto/tollgate/v1/sequence.proto",
-    "proto/tollgate/v1/stock.proto",
-];
+/// The contract: each file in it is compiled.
+const CONTRACT: &str = "proto/tollgate/v1";
+/// Envoy's service; its imports are compiled with it.
+const ENVOY: &str = "proto/envoy/service/ratelimit/v3/rls.proto";
 
 /// Names the commit of a build without a checkout.
 const COMMIT: &str = "TOLLGATE_BUILD_COMMIT";
@@ -32,8 +34,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
 
     let mut compiler = protox::Compiler::new(["proto"])?;
-    compiler.include_source_info(true).include_imports(true).open_files(PROTOS)?;
+    compiler.include_source_info(true).include_imports(true).open_files(protos()?)?;
     fs::write(out.join("descriptors.bin"), compiler.encode_file_descriptor_set())?;
+
+    println!("cargo:rerun-if-changed=src/grpc/rpcs");
+    let generated = generate(&compiler.descriptor_pool())?;
+    fs::write(out.join("rpcs.rs"), generated.rpcs)?;
+    fs::write(out.join("requests.rs"), generated.requests)?;
+    fs::write(out.join("fast_paths.rs"), generated.fast_paths)?;
+    fs::write(out.join("verbs.rs"), generated.verbs)?;
 
     tonic_prost_build::configure()
         .build_client(false)
@@ -45,6 +54,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         .extern_path(".tollgate.v1.RenewTasksResponse", "crate::grpc::admission::EncodedResults")
         .compile_fds(with_bytes(compiler.file_descriptor_set()))?;
     Ok(())
+}
+
+/// The files to compile, in the order of their names.
+fn protos() -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    let mut files = vec![PathBuf::from(ENVOY)];
+    for entry in fs::read_dir(CONTRACT)? {
+        files.push(entry?.path());
+    }
+    files.sort();
+    Ok(files)
 }
 
 /// The commit and the target of the build, for `--version`.

@@ -14,21 +14,15 @@ use prost::{
 use tonic::Status;
 use tonic_types::FieldViolation;
 
-use super::{envoy_pb::RateLimitRequest, pb, status};
-use tollgate_core::{
-    admission::{ENQUEUE_MAX, REQUESTS_MAX},
-    envoy::{DESCRIPTORS_MAX, ENTRIES_MAX},
-    rate::{BAN_DURATIONS_MAX, CHECKS_MAX, LIMITS_MAX, TIERS_MAX},
-};
+use super::status;
 use tollgate_engine::budget::{self, ReachedLimit};
 
 /// Messages up to this length are decoded without counting. They have few elements, which the
 /// request parser checks.
 const UNCOUNTED_BYTES: usize = 512;
-/// Maximum number of bounded fields of one message.
-const FIELDS_MAX: usize = 2;
 
-/// A request message of the server.
+/// A request message of the server. The build script generates the implementations from the options
+/// of the proto files.
 pub(crate) trait Request: Message + Default {
     /// The repeated fields, and the fields whose messages contain repeated fields.
     const FIELDS: &'static [Field] = &[];
@@ -42,106 +36,17 @@ pub(crate) trait Request: Message + Default {
 #[derive(Debug)]
 pub(crate) struct Field {
     /// The name in the proto file, for violations.
-    name: &'static str,
+    pub(super) name: &'static str,
     /// The number in the proto file.
-    tag: u32,
+    pub(super) tag: u32,
     /// Range of the number of elements; `None` for a field that is not repeated. A message has
     /// either repeated fields only, or exactly one field that is not repeated.
-    elements: Option<RangeInclusive<usize>>,
+    pub(super) elements: Option<RangeInclusive<usize>>,
     /// The fields of the embedded message.
-    inside: &'static [Field],
+    pub(super) inside: &'static [Field],
 }
 
-// The bounded fields of requests. A test compares them with the descriptors.
-const TASKS: &[Field] =
-    &[Field { name: "tasks", tag: 2, elements: Some(1..=ENQUEUE_MAX), inside: &[] }];
-const ITEMS: &[Field] =
-    &[Field { name: "requests", tag: 1, elements: Some(1..=REQUESTS_MAX), inside: &[] }];
-const CHECKS: &[Field] =
-    &[Field { name: "checks", tag: 1, elements: Some(1..=CHECKS_MAX), inside: CHECK }];
-const CHECK: &[Field] = &[Field { name: "rule", tag: 3, elements: None, inside: RULE }];
-const RULE: &[Field] = &[
-    Field { name: "limits", tag: 1, elements: Some(0..=LIMITS_MAX), inside: &[] },
-    Field { name: "tiers", tag: 2, elements: Some(0..=TIERS_MAX), inside: TIER },
-];
-const TIER: &[Field] =
-    &[Field { name: "ban_durations", tag: 3, elements: Some(0..=BAN_DURATIONS_MAX), inside: &[] }];
-
-const DESCRIPTORS: &[Field] =
-    &[Field { name: "descriptors", tag: 2, elements: Some(0..=DESCRIPTORS_MAX), inside: ENTRIES }];
-const ENTRIES: &[Field] =
-    &[Field { name: "entries", tag: 1, elements: Some(0..=ENTRIES_MAX), inside: &[] }];
-
-impl Request for RateLimitRequest {
-    const FIELDS: &'static [Field] = DESCRIPTORS;
-}
-
-/// Implements [`Request`] for messages, with the bounded fields after the colon, and after `in` the
-/// repeated field of a batch.
-macro_rules! requests {
-    ($($message:ident $(: $fields:ident $(in $elements:ident)?)?),* $(,)?) => {
-        $(impl Request for pb::$message {
-            $(
-                const FIELDS: &'static [Field] = $fields;
-
-                $(fn reserve(&mut self, elements: usize) {
-                    self.$elements.reserve_exact(elements);
-                })?
-            )?
-        })*
-
-        #[cfg(test)]
-        const REQUESTS: &[(&str, &[Field])] =
-            &[$((stringify!($message), <pb::$message as Request>::FIELDS)),*];
-    };
-}
-
-requests! {
-    AcceptStoreLossRequest,
-    AcquireLockRequest,
-    AddStockRequest,
-    AdmitTaskRequest,
-    AdmitTasksRequest: ITEMS in requests,
-    BanRequest,
-    CancelReservationRequest,
-    CancelTaskRequest,
-    CheckRateRequest: CHECK,
-    CheckRatesRequest: CHECKS in checks,
-    CompleteTaskRequest,
-    CompleteTasksRequest: ITEMS in requests,
-    ConfigurePoolRequest,
-    ConfirmReservationRequest,
-    EnqueueTasksRequest: TASKS in tasks,
-    EvictTaskRequest,
-    GetKeyRequest,
-    GetLockRequest,
-    GetPoolRequest,
-    GetSequenceRequest,
-    GetStatusRequest,
-    GetStockRequest,
-    ListBansRequest,
-    ListLeasesRequest,
-    ListLocksRequest,
-    ListPoliciesRequest,
-    ListPoolsRequest,
-    ListSequencesRequest,
-    ListStockRequest,
-    ListTasksRequest,
-    NextSequenceRequest,
-    ReleaseLockRequest,
-    ReloadConfigRequest,
-    RenewLockRequest,
-    RenewTaskRequest,
-    RenewTasksRequest: ITEMS in requests,
-    RequeueTaskRequest,
-    ReserveStockRequest,
-    ResetRateRequest,
-    SetSequenceFloorRequest,
-    SetStockRequest,
-    UnbanRequest,
-    WatchPoolRequest,
-    WatchRatesRequest,
-}
+include!(concat!(env!("OUT_DIR"), "/requests.rs"));
 
 /// Whether the elements of a message of this length are counted.
 pub(super) fn are_counted<R: Request>(length: usize) -> bool {
@@ -204,7 +109,8 @@ fn scan(
         let index = *count;
         *count += 1;
         if !bound.contains(count) {
-            return Err(too_many(field.name, bound));
+            let (path, bound) = (field.name.to_owned(), described(field.name, bound));
+            return Err(ScanEnd::TooMany { path, bound });
         }
         if !field.inside.is_empty() {
             scan(inside, field.inside, &mut [0; FIELDS_MAX])
@@ -214,13 +120,12 @@ fn scan(
     Ok(())
 }
 
-/// Describes a bound, in the words of the request parsers.
-fn too_many(name: &str, bound: &RangeInclusive<usize>) -> ScanEnd {
-    let bound = match (bound.start(), bound.end()) {
+/// Describes the bound of a field.
+pub(super) fn described(name: &str, bound: &RangeInclusive<usize>) -> String {
+    match (bound.start(), bound.end()) {
         (0, most) => format!("must be at most {most} {name}"),
         (least, most) => format!("must be {least} to {most} {name}"),
-    };
-    ScanEnd::TooMany { path: name.to_owned(), bound }
+    }
 }
 
 /// Prepends the outer field to the path of a violation.
@@ -235,12 +140,7 @@ fn below(outer: &str, stop: ScanEnd) -> ScanEnd {
 
 #[cfg(test)]
 mod tests {
-    use prost_types::{
-        DescriptorProto, FileDescriptorSet,
-        field_descriptor_proto::{Label, Type},
-    };
-
-    use super::{super::reflection, *};
+    use super::{super::pb, *};
 
     fn refused<R: Request>(message: &[u8]) -> Option<String> {
         count::<R>(message).err().map(|status| status.message().to_owned())
@@ -298,49 +198,5 @@ mod tests {
             let broken = [&field(2, &[], 1001), end].concat();
             assert!(refused::<pb::EnqueueTasksRequest>(&broken).is_some(), "{end:?}");
         }
-    }
-
-    /// Compares the bounded fields of a message with its descriptor, recursively.
-    fn compare(messages: &[&DescriptorProto], name: &str, fields: &[Field]) -> bool {
-        let Some(message) = messages.iter().find(|message| message.name() == name) else {
-            // Messages of google.protobuf have no repeated fields.
-            return false;
-        };
-        let single = fields.iter().filter(|field| field.elements.is_none()).count();
-        assert!(single == 0 || fields.len() == 1, "{name}: fields share counts");
-        assert!(fields.len() <= FIELDS_MAX, "{name}");
-        let mut has_repeated = false;
-        for described in &message.field {
-            let known = fields.iter().find(|field| field.tag == described.number() as u32);
-            let is_repeated = described.label() == Label::Repeated;
-            let inside = known.map_or(&[][..], |field| field.inside);
-            let is_message = described.r#type() == Type::Message;
-            let type_name = described.type_name().rsplit('.').next().unwrap();
-            let is_bounded = is_repeated || is_message && compare(messages, type_name, inside);
-            if is_repeated && is_message {
-                compare(messages, type_name, inside);
-            }
-            has_repeated |= is_bounded;
-            let path = format!("{name}.{}", described.name());
-            assert_eq!(known.is_some(), is_bounded, "{path}");
-            if let Some(known) = known {
-                assert_eq!(known.name, described.name());
-                assert_eq!(known.elements.is_some(), is_repeated, "{path}");
-            }
-        }
-        has_repeated
-    }
-
-    #[test]
-    fn h4_every_repeated_field_of_a_request_has_a_bound() {
-        let set = FileDescriptorSet::decode(reflection::DESCRIPTORS).unwrap();
-        let ours = set.file.iter().filter(|file| file.package() == "tollgate.v1");
-        let messages: Vec<_> = ours.flat_map(|file| &file.message_type).collect();
-        for (name, fields) in REQUESTS {
-            compare(&messages, name, fields);
-        }
-        let envoy = set.file.iter().filter(|file| file.package().starts_with("envoy."));
-        let messages: Vec<_> = envoy.flat_map(|file| &file.message_type).collect();
-        assert!(compare(&messages, "RateLimitRequest", RateLimitRequest::FIELDS));
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use super::{access::rpc, scope::Origin, status::code_name, traces::is_fault};
+use super::{scope::Origin, status::code_name, traces::is_fault};
 use tollgate_telemetry::{line_pace::LinePaces, spans, text};
 
 /// Maximum number of lines about one kind of failure in a period.
@@ -50,10 +50,4 @@ pub(super) fn note(service: &'static str, method: &'static str, origin: &Origin,
         };
     }
     if is_warning { line!(warn) } else { line!(debug) }
-}
-
-/// Logs a failed call that went through tonic. Finds the RPC by the path.
-#[cold]
-pub(super) fn note_path(service: &'static str, path: &str, origin: &Origin, status: &Status) {
-    note(service, rpc::of(path).map_or("_OTHER", |rpc| rpc.name), origin, status);
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tonic::{Code, Status};
 use tonic_types::FieldViolation;
 
-use super::{scope::Scope, status};
+use super::{elements, scope::Scope, status};
 use tollgate_core::{
     names::{Name, Namespace, check_text},
     time::{Millis, Timestamp},
@@ -56,6 +56,21 @@ impl Fields {
         if !self.violations.iter().any(|violation| violation.field == field) {
             self.violations.push(FieldViolation::new(field, description));
         }
+    }
+
+    /// Whether the number of elements of a repeated field is within its bound; adds a violation
+    /// otherwise.
+    pub(super) fn elements(
+        &mut self,
+        field: &str,
+        number: usize,
+        bound: RangeInclusive<usize>,
+    ) -> bool {
+        let is_valid = bound.contains(&number);
+        if !is_valid {
+            self.violation(field, elements::described(field, &bound));
+        }
+        is_valid
     }
 
     /// Parses the fields of an embedded message. `path` is its field name with a trailing dot.

@@ -1,24 +1,28 @@
 //! Fuzz targets of requests. A request passes its decoder, its handler, an embedded engine and the
-//! encoder of its response.
+//! encoder of its response. The targets find their RPCs in the table of RPCs.
 
-use std::{cell::RefCell, fmt, future::Future, sync::Arc};
+use std::{cell::RefCell, collections::HashMap, fmt, sync::Arc, sync::LazyLock};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use bytes::Bytes;
-use futures_util::{FutureExt, Stream, StreamExt};
-use prost::Message;
+use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::FutureExt;
+use http_body_util::{BodyExt, Full};
+use hyper::Request;
+use prost::{
+    Message,
+    encoding::{bytes as length_delimited, int32},
+};
+use prost_reflect::{DescriptorPool, MessageDescriptor};
 use tokio::runtime::{Builder, Runtime};
-use tonic::{Request, Response, Status};
+use tonic::body::Body;
 
 use super::{
-    AdmissionHandlers, LockHandlers, RateHandlers, SequenceHandlers, StockHandlers, codec,
-    elements,
-    pb::{
-        self, admission_service_server::AdmissionService, lock_service_server::LockService,
-        rate_service_server::RateService, sequence_service_server::SequenceService,
-        stock_service_server::StockService,
-    },
-    scope::Scope,
+    access::{Access, Service},
+    pb,
+    reflection::DESCRIPTORS,
+    routes::Routes,
+    rpcs::{self, Rpc},
+    scope::{Origin, Scope},
 };
 use tollgate_core::{names::Namespace, time::Clock};
 use tollgate_engine::{Engine, embedded::Embedded};
@@ -27,15 +31,15 @@ use tollgate_engine::{Engine, embedded::Embedded};
 const REQUESTS_MAX: usize = 4_096;
 /// How often a call is polled before it is dropped, as by a caller that goes away.
 const POLLS_MAX: usize = 4;
+/// Bits of the third byte of an input: the namespace `acme` in place of the default one, and a token
+/// that is encoded as the server encodes tokens. The two lowest bits are the state in ListTasks.
+const ACME: u8 = 0x80;
+const ENCODED: u8 = 0x40;
 
 /// A server without connections.
 struct FuzzWorld {
     runtime: Runtime,
-    admission: AdmissionHandlers,
-    lock: LockHandlers,
-    rate: RateHandlers,
-    sequence: SequenceHandlers,
-    stock: StockHandlers,
+    routes: Routes,
     requests: usize,
 }
 
@@ -52,65 +56,51 @@ thread_local! {
 impl FuzzWorld {
     fn new() -> Option<FuzzWorld> {
         let engine = Arc::new(Engine::Embedded(Embedded::new(Clock::system())));
-        let world = FuzzWorld {
-            runtime: Builder::new_current_thread().enable_time().build().ok()?,
-            admission: AdmissionHandlers::new(engine.clone(), Arc::default()),
-            lock: LockHandlers::new(engine.clone()),
-            rate: RateHandlers::new(engine.clone(), Arc::default()),
-            sequence: SequenceHandlers::new(engine.clone(), Arc::default()),
-            stock: StockHandlers::new(engine),
-            requests: 0,
-        };
+        let others = tonic::service::Routes::default();
+        let routes = Routes::new(&engine, &Arc::default(), others, Access::new(None, None));
+        let runtime = Builder::new_current_thread().enable_time().build().ok()?;
+        let world = FuzzWorld { runtime, routes, requests: 0 };
         world.fill();
         Some(world)
     }
 
     /// Adds what listings show: two leases, a queued task, a ban.
     fn fill(&self) {
-        let tasks = ["a", "b", "c"].map(|task| pb::AdmitTaskRequest {
-            pool: "p".into(),
-            device_id: task.into(),
-            task_id: task.into(),
-            ..Default::default()
-        });
-        for task in tasks {
-            self.call(task.encode_to_vec().into(), false, |it| self.admission.admit_task(it));
+        for task in ["a", "b", "c"] {
+            let task = pb::AdmitTaskRequest {
+                pool: "p".into(),
+                device_id: task.into(),
+                task_id: task.into(),
+                ..Default::default()
+            };
+            self.call(Service::Admission, "AdmitTask", &task.encode_to_vec(), 0);
         }
         let task =
             pb::QueuedTask { device_id: "q".into(), task_id: "q".into(), ..Default::default() };
         let tasks = pb::EnqueueTasksRequest { pool: "p".into(), tasks: vec![task] };
-        self.call(tasks.encode_to_vec().into(), false, |it| self.admission.enqueue_tasks(it));
+        self.call(Service::Admission, "EnqueueTasks", &tasks.encode_to_vec(), 0);
         let ban = pb::BanRequest { key: "k".into(), ..Default::default() };
-        self.call(ban.encode_to_vec().into(), false, |it| self.rate.ban(it));
+        self.call(Service::Rate, "Ban", &ban.encode_to_vec(), 0);
     }
 
-    /// Runs a call, of the namespace `acme` or of the default one.
-    fn call<'a, Q, A, F>(&self, message: Bytes, acme: bool, call: impl FnOnce(Request<Q>) -> F)
-    where
-        Q: elements::Request,
-        A: Message,
-        F: Future<Output = Result<Response<A>, Status>> + 'a,
-    {
-        let Some(request) = request_of(message, acme) else { return };
-        if let Some(Ok(answer)) = self.poll(call(request)) {
-            drop(answer.into_inner().encode_to_vec());
+    /// Makes a call and reads its response, of a watch the first events.
+    fn call(&self, service: Service, method: &str, message: &[u8], flags: u8) {
+        let mut body = BytesMut::with_capacity(5 + message.len());
+        body.put_u8(0);
+        body.put_u32(message.len() as u32);
+        body.put_slice(message);
+        let path = format!("/{}/{method}", service.full_name());
+        let body = Body::new(Full::new(body.freeze()));
+        let Ok(mut request) = Request::post(path).body(body) else { return };
+        if flags & ACME != 0
+            && let Ok(namespace) = Namespace::parse(b"acme")
+        {
+            request.extensions_mut().insert(Scope::new("fuzz", namespace, None));
         }
-    }
-
-    /// Starts a watch and takes its first events.
-    fn watch<'a, Q, A, S, F>(&self, message: Bytes, acme: bool, call: impl FnOnce(Request<Q>) -> F)
-    where
-        Q: elements::Request,
-        A: Message,
-        S: Stream<Item = Result<A, Status>> + Unpin,
-        F: Future<Output = Result<Response<S>, Status>> + 'a,
-    {
-        let Some(request) = request_of(message, acme) else { return };
-        if let Some(Ok(answer)) = self.poll(call(request)) {
-            let mut events = answer.into_inner();
-            while let Some(Some(Ok(event))) = self.poll(events.next()) {
-                drop(event.encode_to_vec());
-            }
+        let answer = self.poll(self.routes.call_in_process(request, Origin::default()));
+        if let Some(Ok(answer)) = answer {
+            let mut body = answer.into_body();
+            while let Some(Some(Ok(_))) = self.poll(body.frame()) {}
         }
     }
 
@@ -129,16 +119,6 @@ impl FuzzWorld {
     }
 }
 
-/// Decodes a request.
-fn request_of<Q: elements::Request>(message: Bytes, acme: bool) -> Option<Request<Q>> {
-    let mut request = Request::new(codec::decode::<Q>(message).ok()?);
-    if acme {
-        let namespace = Namespace::parse(b"acme").ok()?;
-        request.extensions_mut().insert(Scope::new("fuzz", namespace, None));
-    }
-    Some(request)
-}
-
 /// Runs `call` in the world of this thread.
 fn within(call: impl FnOnce(&FuzzWorld)) {
     WORLD.with_borrow_mut(|place| {
@@ -155,112 +135,87 @@ fn within(call: impl FnOnce(&FuzzWorld)) {
     });
 }
 
-macro_rules! requests {
-    ($($number:literal => $how:ident $service:ident.$method:ident),* $(,)?) => {
-        /// Calls an rpc with a message. The first byte of the input selects the rpc; its highest
-        /// bit selects the namespace.
-        pub fn request(input: &[u8]) {
-            let Some((selector, message)) = input.split_first() else { return };
-            let (message, acme) = (Bytes::copy_from_slice(message), selector & 0x80 != 0);
-            within(|world| match selector & 0x7f {
-                $($number => world.$how(message, acme, |it| world.$service.$method(it)),)*
-                _ => {}
-            });
-        }
-    };
+/// An RPC, and the fields of its request that [`token`] sets.
+struct FuzzedRpc {
+    rpc: &'static Rpc,
+    /// The number of the page token or the cursor; `None` if the RPC has neither.
+    token: Option<u32>,
+    pool: Option<u32>,
+    state: Option<u32>,
 }
 
-requests! {
-    0 => call admission.admit_task,
-    1 => call admission.complete_task,
-    2 => call admission.renew_task,
-    3 => call admission.get_pool,
-    4 => call admission.list_pools,
-    5 => call admission.list_leases,
-    6 => call admission.configure_pool,
-    7 => call admission.evict_task,
-    8 => call admission.enqueue_tasks,
-    9 => call admission.cancel_task,
-    10 => call admission.list_tasks,
-    11 => watch admission.watch_pool,
-    12 => call lock.acquire_lock,
-    13 => call lock.renew_lock,
-    14 => call lock.release_lock,
-    15 => call lock.get_lock,
-    16 => call rate.check_rate,
-    17 => call rate.check_rates,
-    18 => call rate.reset_rate,
-    19 => call rate.ban,
-    20 => call rate.unban,
-    21 => call rate.list_bans,
-    22 => call rate.list_policies,
-    23 => watch rate.watch_rates,
-    24 => call sequence.next_sequence,
-    25 => call sequence.get_sequence,
-    26 => call stock.set_stock,
-    27 => call stock.add_stock,
-    28 => call stock.reserve_stock,
-    29 => call stock.confirm_reservation,
-    30 => call stock.cancel_reservation,
-    31 => call stock.get_stock,
-    32 => call admission.admit_tasks,
-    33 => call admission.complete_tasks,
-    34 => call admission.renew_tasks,
-    35 => call lock.list_locks,
-    36 => call sequence.list_sequences,
-    37 => call stock.list_stock,
-    38 => call admission.requeue_task,
-    39 => call rate.get_key,
-    40 => call sequence.set_sequence_floor,
+/// The RPCs that take decisions, by the first two bytes of an input. A new RPC does not change the
+/// bytes of the others, so the corpus stays valid.
+static FUZZED: LazyLock<HashMap<u16, FuzzedRpc>> = LazyLock::new(|| {
+    let pool = DescriptorPool::decode(DESCRIPTORS).unwrap_or_default();
+    // AdminService needs a whole server.
+    let rpcs = rpcs::all().filter(|rpc| rpc.service != Service::Admin);
+    let rpcs = rpcs.filter_map(|rpc| {
+        let service = pool.get_service_by_name(rpc.service.full_name())?;
+        let request = service.methods().find(|method| method.name() == rpc.name)?.input();
+        let number = |name: &str| Some(request.get_field_by_name(name)?.number());
+        let token = number("page_token").or_else(|| number("after"));
+        let fuzzed = FuzzedRpc { rpc, token, pool: number("pool"), state: state(&request) };
+        Some((selector(rpc.name), fuzzed))
+    });
+    rpcs.collect()
+});
+
+/// The number of the state that a listing filters by.
+fn state(request: &MessageDescriptor) -> Option<u32> {
+    let field = request.get_field_by_name("state")?;
+    field.kind().as_enum().is_some().then(|| field.number())
 }
 
-/// Lists or watches with a page token or a cursor. The first byte of the input selects the rpc;
-/// with its bit 0x40 the rest is encoded as the server encodes tokens.
+/// The bytes that select an RPC: FNV-1a of its name, folded to 16 bits.
+fn selector(name: &str) -> u16 {
+    let hash = name
+        .bytes()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    (hash >> 16) as u16 ^ hash as u16
+}
+
+/// Splits an input: two bytes that select the RPC, big-endian, a byte of flags, and the rest.
+fn parts(input: &[u8]) -> Option<(&'static FuzzedRpc, u8, &[u8])> {
+    let ([first, second, flags], rest) = input.split_first_chunk()?;
+    Some((FUZZED.get(&u16::from_be_bytes([*first, *second]))?, *flags, rest))
+}
+
+/// Calls an RPC with a message.
+pub fn request(input: &[u8]) {
+    let Some((fuzzed, flags, message)) = parts(input) else { return };
+    within(|world| world.call(fuzzed.rpc.service, fuzzed.rpc.name, message, flags));
+}
+
+/// Lists or watches with a page token or a cursor.
 pub fn token(input: &[u8]) {
-    let Some((selector, token)) = input.split_first() else { return };
-    let token: Bytes = match selector & 0x40 {
+    let Some((FuzzedRpc { rpc, token: Some(number), pool, state }, flags, token)) = parts(input)
+    else {
+        return;
+    };
+    let token: Bytes = match flags & ENCODED {
         0 => Bytes::copy_from_slice(token),
         _ => URL_SAFE_NO_PAD.encode(token).into(),
     };
-    let (acme, pool) = (selector & 0x80 != 0, Bytes::from("p"));
-    within(|world| match selector & 0x3f {
-        0 => {
-            let list = pb::ListPoolsRequest { page_token: token, ..Default::default() };
-            world.call(list.encode_to_vec().into(), acme, |it| world.admission.list_pools(it));
-        }
-        1 => {
-            let list = pb::ListLeasesRequest { pool, page_token: token, ..Default::default() };
-            world.call(list.encode_to_vec().into(), acme, |it| world.admission.list_leases(it));
-        }
-        number @ 2..=5 => {
-            let state = i32::from(number - 2);
-            let list = pb::ListTasksRequest { pool, state, page_token: token, page_size: None };
-            world.call(list.encode_to_vec().into(), acme, |it| world.admission.list_tasks(it));
-        }
-        6 => {
-            let list = pb::ListBansRequest { page_token: token, ..Default::default() };
-            world.call(list.encode_to_vec().into(), acme, |it| world.rate.list_bans(it));
-        }
-        7 => {
-            let watch = pb::WatchPoolRequest { pool, after: Some(token) };
-            world.watch(watch.encode_to_vec().into(), acme, |it| world.admission.watch_pool(it));
-        }
-        8 => {
-            let watch = pb::WatchRatesRequest { after: Some(token), ..Default::default() };
-            world.watch(watch.encode_to_vec().into(), acme, |it| world.rate.watch_rates(it));
-        }
-        9 => {
-            let list = pb::ListLocksRequest { page_token: token, ..Default::default() };
-            world.call(list.encode_to_vec().into(), acme, |it| world.lock.list_locks(it));
-        }
-        10 => {
-            let list = pb::ListSequencesRequest { page_token: token, ..Default::default() };
-            world.call(list.encode_to_vec().into(), acme, |it| world.sequence.list_sequences(it));
-        }
-        11 => {
-            let list = pb::ListStockRequest { page_token: token, ..Default::default() };
-            world.call(list.encode_to_vec().into(), acme, |it| world.stock.list_stock(it));
-        }
-        _ => {}
-    });
+    let mut message = Vec::new();
+    if let Some(pool) = pool {
+        length_delimited::encode(*pool, &Bytes::from_static(b"p"), &mut message);
+    }
+    if let Some(state) = state {
+        int32::encode(*state, &i32::from(flags & 3), &mut message);
+    }
+    length_delimited::encode(*number, &token, &mut message);
+    within(|world| world.call(rpc.service, rpc.name, &message, flags));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selectors_of_rpcs_differ() {
+        let rpcs = rpcs::all().filter(|rpc| rpc.service != Service::Admin);
+        assert_eq!(FUZZED.len(), rpcs.count());
+        assert!(FUZZED.values().filter(|fuzzed| fuzzed.token.is_some()).count() >= 9);
+    }
 }

@@ -17,7 +17,6 @@ pub(crate) mod reflection;
 
 mod admin;
 mod admission;
-mod calls;
 mod codec;
 mod convert;
 mod deadline;
@@ -27,6 +26,7 @@ mod envoy_pb;
 mod events;
 mod failed;
 mod fast_path;
+mod fast_paths;
 mod fields;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
@@ -42,6 +42,7 @@ mod protocol;
 mod quota;
 mod rate;
 mod routes;
+mod rpcs;
 mod rules;
 pub(crate) mod scope;
 mod sequence;
@@ -51,10 +52,10 @@ mod stock;
 mod tonic_call;
 mod traced;
 mod traces;
+mod verbs;
 
 pub use admin::AdminHandlers;
 pub use admission::AdmissionHandlers;
-pub use calls::rpcs;
 pub use envoy::EnvoyHandlers;
 pub(crate) use envoy::json::{BODY_BYTES_MAX as JSON_BYTES_MAX, JsonService};
 pub use fast_path::{AnswerBody, FRAME_BYTES_MAX};
@@ -66,23 +67,18 @@ pub use load::{is_shared, takes_first};
 pub use lock::LockHandlers;
 pub use rate::RateHandlers;
 pub use routes::{ConnectionServices, Routes};
+pub use rpcs::rpcs;
 pub use rules::{CurrentRules, DecisionRules};
 pub use sequence::SequenceHandlers;
 pub use stock::StockHandlers;
 pub use traces::Tracer;
+pub use verbs::counted_verbs;
 
 /// The names of the services, as in health checks.
-pub(crate) const SERVICES: [&str; 8] = [
-    AdminHandlers::NAME,
-    AdmissionHandlers::NAME,
-    LockHandlers::NAME,
-    RateHandlers::NAME,
-    SequenceHandlers::NAME,
-    StockHandlers::NAME,
-    EnvoyHandlers::NAME,
-    // The name that clients of envoyproxy/ratelimit check.
-    "ratelimit",
-];
+pub(crate) fn services() -> impl Iterator<Item = &'static str> {
+    // The last one is the name that clients of envoyproxy/ratelimit check.
+    access::Service::ALL.into_iter().map(access::Service::full_name).chain(["ratelimit"])
+}
 
 /// Maximum message size of health, of reflection, and of services without their own maximum, bytes.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 64 * 1024;

@@ -3,7 +3,7 @@
 
 use hyper::http::Extensions;
 
-use super::{held::ConnectionBudget, scope::Scope};
+use super::{held::ConnectionBudget, rpcs::Rpc, scope::Scope};
 use tollgate_core::{error::Error, names::Namespace};
 use tollgate_engine::{
     Engine,
@@ -11,10 +11,10 @@ use tollgate_engine::{
 };
 
 /// Counts a call until the result is dropped; `None` without limits. Calls that free capacity, or
-/// keep what is held (`is_exempt`), are counted and never refused.
+/// keep what is held, are counted and never refused.
 pub(super) fn enter(
     engine: &Engine,
-    is_exempt: bool,
+    rpc: &Rpc,
     extensions: &Extensions,
     holding: &ConnectionBudget,
 ) -> Result<Option<Held>, Error> {
@@ -25,8 +25,8 @@ pub(super) fn enter(
     let prefix = extensions.get::<Scope>().map_or(&[][..], |scope| scope.namespace().prefix());
     let Some(used) = namespaces.of(prefix) else { return Ok(None) };
     match holding.count_for(prefix, || used.connection()) {
-        Err(error) if !is_exempt => Err(error),
-        _ => used.call(is_exempt).map(Some),
+        Err(error) if !rpc.frees_capacity => Err(error),
+        _ => used.call(rpc.frees_capacity).map(Some),
     }
 }
 
@@ -34,14 +34,14 @@ pub(super) fn enter(
 #[cfg(feature = "console")]
 pub(super) fn enter_console(
     engine: &Engine,
-    method: &str,
+    rpc: &Rpc,
     extensions: &Extensions,
 ) -> Result<Option<Held>, Error> {
     let namespaces: &NamespaceBudget = engine.hub().namespaces();
     let prefix = extensions.get::<Scope>().map_or(&[][..], |scope| scope.namespace().prefix());
     match namespaces.of(prefix).filter(|_| !namespaces.is_empty()) {
         None => Ok(None),
-        Some(used) => used.call(super::load::is_freeing(method)).map(Some),
+        Some(used) => used.call(rpc.frees_capacity).map(Some),
     }
 }
 

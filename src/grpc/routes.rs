@@ -7,6 +7,7 @@
 
 use std::{
     convert::Infallible,
+    fmt,
     future::{poll_fn, ready},
     pin::Pin,
     sync::Arc,
@@ -25,18 +26,12 @@ use super::{
     AdmissionHandlers, EnvoyHandlers, LockHandlers, MESSAGE_BYTES_MAX, RateHandlers,
     SequenceHandlers, StockHandlers,
     access::{Access, Peer, REFLECTION, Service},
-    calls::{self, KnownRpc},
-    envoy_pb::RateLimitServiceServer,
-    fast_path::{self, AnswerBody, Answering, Handling, Opened, Served},
+    fast_path::{self, AnswerBody, Answering, FastPath, Opened, Served},
     held::ConnectionBudget,
     identity::CertificateNames,
     load,
-    pb::{
-        admission_service_server::AdmissionServiceServer, lock_service_server::LockServiceServer,
-        rate_service_server::RateServiceServer, sequence_service_server::SequenceServiceServer,
-        stock_service_server::StockServiceServer,
-    },
     protocol::{self, Preamble},
+    rpcs::{self, Rpc},
     rules::CurrentRules,
     scope::Origin,
     status,
@@ -51,18 +46,67 @@ use tollgate_telemetry::metrics::CountedCall;
 const DENIED_BYTES_MAX: usize = 64 * 1024;
 const DENIED_TIME_MAX: Duration = Duration::from_secs(1);
 
+/// A service whose calls are not only tonic's.
+trait RoutedService: fmt::Debug + Send + Sync {
+    /// Serves a call of a connection.
+    fn call(
+        self: Arc<Self>,
+        rpc: &'static Rpc,
+        request: Request<Incoming>,
+        preamble: &Preamble,
+        holding: &Arc<ConnectionBudget>,
+        call: CountedCall,
+    ) -> Answering;
+
+    /// Serves a call of the console.
+    #[cfg(feature = "console")]
+    fn call_in_process(
+        self: Arc<Self>,
+        rpc: &'static Rpc,
+        request: Request<Body>,
+        origin: Origin,
+    ) -> tollgate_console::Called;
+}
+
+impl<T, S> RoutedService for Served<T, S>
+where
+    T: FastPath + fmt::Debug + Send + 'static,
+    S: tonic::codegen::Service<Request<Opened>, Response = Response<Body>, Error = Infallible>,
+    S: tonic::codegen::Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S: Clone + fmt::Debug + Send + Sync + 'static,
+    <S as tonic::codegen::Service<Request<Opened>>>::Future: Send,
+    <S as tonic::codegen::Service<Request<Body>>>::Future: Send,
+{
+    fn call(
+        self: Arc<Self>,
+        rpc: &'static Rpc,
+        request: Request<Incoming>,
+        preamble: &Preamble,
+        holding: &Arc<ConnectionBudget>,
+        call: CountedCall,
+    ) -> Answering {
+        fast_path::call(self, rpc, request, preamble, holding, call)
+    }
+
+    #[cfg(feature = "console")]
+    fn call_in_process(
+        self: Arc<Self>,
+        rpc: &'static Rpc,
+        request: Request<Body>,
+        origin: Origin,
+    ) -> tollgate_console::Called {
+        super::tonic_call::call(self, rpc, request, origin)
+    }
+}
+
 /// All services of a server.
 #[derive(Debug, Clone)]
 pub struct Routes {
-    admission: Arc<Served<AdmissionHandlers, AdmissionServiceServer<AdmissionHandlers>>>,
-    lock: Arc<Served<LockHandlers, LockServiceServer<LockHandlers>>>,
-    rate: Arc<Served<RateHandlers, RateServiceServer<RateHandlers>>>,
-    sequence: Arc<Served<SequenceHandlers, SequenceServiceServer<SequenceHandlers>>>,
-    stock: Arc<Served<StockHandlers, StockServiceServer<StockHandlers>>>,
-    envoy: Arc<Served<EnvoyHandlers, RateLimitServiceServer<EnvoyHandlers>>>,
+    /// The services by their number. `None` for `AdminService`, which is among the others.
+    services: Arc<[Option<Arc<dyn RoutedService>>; Service::ALL.len()]>,
+    admission: Arc<AdmissionHandlers>,
+    /// Health, reflection and `AdminService`, which tonic answers.
     others: tonic::service::Routes,
-    /// How calls of each known RPC are answered, in the order of [`calls::rpcs`].
-    handlings: Arc<[Handling]>,
     access: Arc<Access>,
     /// Samples calls; `None` if no spans are exported.
     tracer: Option<Tracer>,
@@ -87,30 +131,31 @@ impl Routes {
         others: tonic::service::Routes,
         access: Arc<Access>,
     ) -> Routes {
-        Routes {
-            admission: Served::new(
-                AdmissionHandlers::new(engine.clone(), rules.clone()),
-                AdmissionHandlers::server,
-            ),
-            lock: Served::new(LockHandlers::new(engine.clone()), LockHandlers::server),
-            rate: Served::new(
-                RateHandlers::new(engine.clone(), rules.clone()),
-                RateHandlers::server,
-            ),
-            sequence: Served::new(
-                SequenceHandlers::new(engine.clone(), rules.clone()),
-                SequenceHandlers::server,
-            ),
-            stock: Served::new(StockHandlers::new(engine.clone()), StockHandlers::server),
-            envoy: Served::new(
-                EnvoyHandlers::new(engine.clone(), rules.clone()),
-                EnvoyHandlers::server,
-            ),
-            others: others.prepare(),
-            handlings: calls::rpcs().iter().map(|rpc| handling(calls::find(rpc.path))).collect(),
-            access,
-            tracer: None,
-        }
+        let admission = Arc::new(AdmissionHandlers::new(engine.clone(), rules.clone()));
+        let lock = Arc::new(LockHandlers::new(engine.clone()));
+        let rate = Arc::new(RateHandlers::new(engine.clone(), rules.clone()));
+        let sequence = Arc::new(SequenceHandlers::new(engine.clone(), rules.clone()));
+        let stock = Arc::new(StockHandlers::new(engine.clone()));
+        let envoy = Arc::new(EnvoyHandlers::new(engine.clone(), rules.clone()));
+        let services = Service::ALL.map(|service| -> Option<Arc<dyn RoutedService>> {
+            let service: Arc<dyn RoutedService> = match service {
+                Service::Admission => Served::new(admission.clone(), AdmissionHandlers::server),
+                Service::Lock => Served::new(lock.clone(), LockHandlers::server),
+                Service::Rate => Served::new(rate.clone(), RateHandlers::server),
+                Service::Sequence => Served::new(sequence.clone(), SequenceHandlers::server),
+                Service::Stock => Served::new(stock.clone(), StockHandlers::server),
+                Service::Envoy => Served::new(envoy.clone(), EnvoyHandlers::server),
+                Service::Admin => return None,
+            };
+            Some(service)
+        });
+        let (services, others) = (Arc::new(services), others.prepare());
+        Routes { services, admission, others, access, tracer: None }
+    }
+
+    /// The service of an RPC; `None` if tonic answers it.
+    fn service(&self, rpc: &Rpc) -> Option<Arc<dyn RoutedService>> {
+        self.services[rpc.service as usize].clone()
     }
 
     /// Calls the service of a request whose rights are checked.
@@ -120,23 +165,17 @@ impl Routes {
         request: Request<Body>,
         origin: Origin,
     ) -> tollgate_console::Called {
-        match request.uri().path().split('/').nth(1).unwrap_or_default() {
-            AdmissionHandlers::NAME => super::tonic_call::call(&self.admission, request, origin),
-            LockHandlers::NAME => super::tonic_call::call(&self.lock, request, origin),
-            RateHandlers::NAME => super::tonic_call::call(&self.rate, request, origin),
-            SequenceHandlers::NAME => super::tonic_call::call(&self.sequence, request, origin),
-            StockHandlers::NAME => super::tonic_call::call(&self.stock, request, origin),
-            EnvoyHandlers::NAME => super::tonic_call::call(&self.envoy, request, origin),
-            _ => {
-                let mut others = self.others.clone();
-                Box::pin(async move { others.call(request).await })
-            }
+        let rpc = rpcs::of(request.uri().path());
+        if let Some((rpc, service)) = rpc.and_then(|rpc| Some((rpc, self.service(rpc)?))) {
+            return service.call_in_process(rpc, request, origin);
         }
+        let mut others = self.others.clone();
+        Box::pin(async move { others.call(request).await })
     }
 
     /// Returns how many AdmitTask calls for a pool this server has answered FULL.
     pub fn refused(&self, pool: &Name) -> u64 {
-        self.admission.service().refused(pool)
+        self.admission.refused(pool)
     }
 
     /// Records spans of sampled calls.
@@ -189,21 +228,6 @@ impl ConnectionServices {
     }
 }
 
-/// How calls of an RPC are answered. Health, reflection and `AdminService` are answered by tonic.
-fn handling(known: KnownRpc) -> Handling {
-    let Some(rpc) = known.rpc else { return Handling::TONIC };
-    let handling = match rpc.service {
-        Service::Admission => fast_path::handling::<AdmissionHandlers>,
-        Service::Rate => fast_path::handling::<RateHandlers>,
-        Service::Sequence => fast_path::handling::<SequenceHandlers>,
-        Service::Lock => fast_path::handling::<LockHandlers>,
-        Service::Stock => fast_path::handling::<StockHandlers>,
-        Service::Envoy => fast_path::handling::<EnvoyHandlers>,
-        Service::Admin => return Handling::TONIC,
-    };
-    handling(rpc.name)
-}
-
 /// Answers a call at once.
 fn answer(call: CountedCall, response: Response<AnswerBody>) -> Answering {
     Box::pin(ready(Ok(fast_path::counted(call, response))))
@@ -254,7 +278,7 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionServices {
 impl ConnectionServices {
     /// Answers a call; `span` is for a sampled one.
     fn answer(&self, mut request: Request<Incoming>, span: Option<&mut ServerSpan>) -> Answering {
-        let known = calls::find(request.uri().path());
+        let known = rpcs::find(request.uri().path());
         let call = CountedCall::start(known.position);
         let preamble = match protocol::read(&request) {
             Ok(preamble) => preamble,
@@ -268,12 +292,12 @@ impl ConnectionServices {
             if let Some(span) = span {
                 span.describe(&mut request, &Origin::default());
             }
-            return self.dispatch(known, request, &preamble, call);
+            return self.dispatch(known.rpc.as_ref(), request, &preamble, call);
         }
         let granted = match routes.access.check(request.uri().path(), request.headers(), peer) {
             Ok(granted) => granted,
             Err(refused) => {
-                calls::refused(call, &refused);
+                call.end(refused.code() as i32);
                 return denied(&refused, request.into_body());
             }
         };
@@ -287,7 +311,7 @@ impl ConnectionServices {
             span.describe(&mut request, &granted.origin);
         }
         preamble.origin.replace(granted.origin);
-        let answering = self.dispatch(known, request, &preamble, call);
+        let answering = self.dispatch(known.rpc.as_ref(), request, &preamble, call);
         let Some(audited) = granted.audited else { return answering };
         Box::pin(async move {
             let answer = answering.await?;
@@ -299,26 +323,15 @@ impl ConnectionServices {
     /// Calls the service of an RPC.
     fn dispatch(
         &self,
-        known: KnownRpc,
+        rpc: Option<&'static Rpc>,
         request: Request<Incoming>,
         preamble: &Preamble,
         call: CountedCall,
     ) -> Answering {
-        let ConnectionServices { routes, holding, .. } = self;
-        let Some(rpc) = known.rpc else { return self.other(request, call) };
-        let how = routes.handlings[known.position];
-        match rpc.service {
-            Service::Admission => {
-                fast_path::call(&routes.admission, how, request, preamble, holding, call)
-            }
-            Service::Rate => fast_path::call(&routes.rate, how, request, preamble, holding, call),
-            Service::Sequence => {
-                fast_path::call(&routes.sequence, how, request, preamble, holding, call)
-            }
-            Service::Lock => fast_path::call(&routes.lock, how, request, preamble, holding, call),
-            Service::Stock => fast_path::call(&routes.stock, how, request, preamble, holding, call),
-            Service::Envoy => fast_path::call(&routes.envoy, how, request, preamble, holding, call),
-            Service::Admin => self.other(request, call),
+        let service = rpc.and_then(|rpc| Some((rpc, self.routes.service(rpc)?)));
+        match service {
+            Some((rpc, service)) => service.call(rpc, request, preamble, &self.holding, call),
+            None => self.other(request, call),
         }
     }
 }

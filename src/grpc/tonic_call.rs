@@ -10,12 +10,14 @@ use super::{
     failed,
     fast_path::{FastPath, Served},
     quota,
+    rpcs::Rpc,
     scope::Origin,
 };
 
 /// Calls a service.
 pub(super) fn call<T, S>(
-    served: &Arc<Served<T, S>>,
+    served: Arc<Served<T, S>>,
+    rpc: &'static Rpc,
     request: Request<Body>,
     origin: Origin,
 ) -> Called
@@ -25,11 +27,9 @@ where
     S: Clone + Send + Sync + 'static,
     S::Future: Send,
 {
-    let served = served.clone();
     Box::pin(async move {
-        let path = request.uri().clone();
-        let method = path.path().rsplit('/').next().unwrap_or_default();
-        let entered = quota::enter_console(served.service().engine(), method, request.extensions());
+        let engine = served.service().engine();
+        let entered = quota::enter_console(engine, rpc, request.extensions());
         let answer = match entered {
             Err(error) => super::status::from_error(error).into_http(),
             Ok(held) => {
@@ -39,7 +39,7 @@ where
             }
         };
         if let Some(status) = Status::from_header_map(answer.headers()) {
-            failed::note_path(T::NAME, path.path(), &origin, &status);
+            failed::note(rpc.service.full_name(), rpc.name, &origin, &status);
         }
         Ok(answer)
     })

@@ -18,7 +18,7 @@ const LIVENESS: &str = "tollgate.liveness";
 
 /// The empty name is the server as a whole; then the services.
 fn names() -> impl Iterator<Item = &'static str> {
-    [""].into_iter().chain(grpc::SERVICES)
+    [""].into_iter().chain(grpc::services())
 }
 
 /// Creates the health service with the current state of the store, so that the first call is

@@ -590,7 +590,7 @@ var File_tollgate_v1_admin_proto protoreflect.FileDescriptor
 
 const file_tollgate_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x17tollgate/v1/admin.proto\x12\vtollgate.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x12\n" +
+	"\x17tollgate/v1/admin.proto\x12\vtollgate.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19tollgate/v1/options.proto\"\x12\n" +
 	"\x10GetStatusRequest\"\xf4\x02\n" +
 	"\x11GetStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
@@ -626,11 +626,11 @@ const file_tollgate_v1_admin_proto_rawDesc = "" +
 	"\x10ConfigDifference\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x10\n" +
 	"\x03old\x18\x02 \x01(\tR\x03old\x12\x10\n" +
-	"\x03new\x18\x03 \x01(\tR\x03new2\x8d\x02\n" +
-	"\fAdminService\x12J\n" +
-	"\tGetStatus\x12\x1d.tollgate.v1.GetStatusRequest\x1a\x1e.tollgate.v1.GetStatusResponse\x12S\n" +
-	"\fReloadConfig\x12 .tollgate.v1.ReloadConfigRequest\x1a!.tollgate.v1.ReloadConfigResponse\x12\\\n" +
-	"\x0fAcceptStoreLoss\x12#.tollgate.v1.AcceptStoreLossRequest\x1a$.tollgate.v1.AcceptStoreLossResponseB|\n" +
+	"\x03new\x18\x03 \x01(\tR\x03new2\x9f\x02\n" +
+	"\fAdminService\x12P\n" +
+	"\tGetStatus\x12\x1d.tollgate.v1.GetStatusRequest\x1a\x1e.tollgate.v1.GetStatusResponse\"\x04\xe8\xf9\x18\x02\x12Y\n" +
+	"\fReloadConfig\x12 .tollgate.v1.ReloadConfigRequest\x1a!.tollgate.v1.ReloadConfigResponse\"\x04\xe8\xf9\x18\x03\x12b\n" +
+	"\x0fAcceptStoreLoss\x12#.tollgate.v1.AcceptStoreLossRequest\x1a$.tollgate.v1.AcceptStoreLossResponse\"\x04\xe8\xf9\x18\x03B|\n" +
 	"\x0eio.tollgate.v1P\x01Z=github.com/tollgate/tollgate/clients/go/tollgatepb;tollgatepb\xaa\x02\vTollgate.V1\xca\x02\vTollgate\\V1\xea\x02\fTollgate::V1b\x06proto3"
 
 var (
@@ -684,6 +684,7 @@ func file_tollgate_v1_admin_proto_init() {
 	if File_tollgate_v1_admin_proto != nil {
 		return
 	}
+	file_tollgate_v1_options_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -3982,7 +3982,7 @@ var File_tollgate_v1_admission_proto protoreflect.FileDescriptor
 
 const file_tollgate_v1_admission_proto_rawDesc = "" +
 	"\n" +
-	"\x1btollgate/v1/admission.proto\x12\vtollgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfe\x01\n" +
+	"\x1btollgate/v1/admission.proto\x12\vtollgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19tollgate/v1/options.proto\"\xfe\x01\n" +
 	"\x10AdmitTaskRequest\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\tR\x04pool\x12\x1b\n" +
 	"\tdevice_id\x18\x02 \x01(\tR\bdeviceId\x12\x17\n" +
@@ -3999,9 +3999,9 @@ const file_tollgate_v1_admission_proto_rawDesc = "" +
 	"\vretry_after\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"retryAfter\x12/\n" +
 	"\x04task\x18\x06 \x01(\v2\x1b.tollgate.v1.DispatchedTaskR\x04task\x12\x1a\n" +
-	"\bdegraded\x18\a \x01(\bR\bdegraded\"N\n" +
-	"\x11AdmitTasksRequest\x129\n" +
-	"\brequests\x18\x01 \x03(\v2\x1d.tollgate.v1.AdmitTaskRequestR\brequests\"L\n" +
+	"\bdegraded\x18\a \x01(\bR\bdegraded\"Y\n" +
+	"\x11AdmitTasksRequest\x12D\n" +
+	"\brequests\x18\x01 \x03(\v2\x1d.tollgate.v1.AdmitTaskRequestB\t\x88\xfa\x18\xe8\a\x90\xfa\x18\x01R\brequests\"L\n" +
 	"\x12AdmitTasksResponse\x126\n" +
 	"\aresults\x18\x01 \x03(\v2\x1c.tollgate.v1.AdmitTaskResultR\aresults\"\x89\x01\n" +
 	"\x0fAdmitTaskResult\x12<\n" +
@@ -4052,9 +4052,9 @@ const file_tollgate_v1_admission_proto_rawDesc = "" +
 	"\x14CompleteTaskResponse\x126\n" +
 	"\averdict\x18\x01 \x01(\x0e2\x1c.tollgate.v1.CompleteVerdictR\averdict\x12(\n" +
 	"\x05usage\x18\x02 \x01(\v2\x12.tollgate.v1.UsageR\x05usage\x12\x1a\n" +
-	"\bdegraded\x18\x03 \x01(\bR\bdegraded\"T\n" +
-	"\x14CompleteTasksRequest\x12<\n" +
-	"\brequests\x18\x01 \x03(\v2 .tollgate.v1.CompleteTaskRequestR\brequests\"R\n" +
+	"\bdegraded\x18\x03 \x01(\bR\bdegraded\"_\n" +
+	"\x14CompleteTasksRequest\x12G\n" +
+	"\brequests\x18\x01 \x03(\v2 .tollgate.v1.CompleteTaskRequestB\t\x88\xfa\x18\xe8\a\x90\xfa\x18\x01R\brequests\"R\n" +
 	"\x15CompleteTasksResponse\x129\n" +
 	"\aresults\x18\x01 \x03(\v2\x1f.tollgate.v1.CompleteTaskResultR\aresults\"\x8f\x01\n" +
 	"\x12CompleteTaskResult\x12?\n" +
@@ -4072,9 +4072,9 @@ const file_tollgate_v1_admission_proto_rawDesc = "" +
 	"\x11RenewTaskResponse\x123\n" +
 	"\averdict\x18\x01 \x01(\x0e2\x19.tollgate.v1.RenewVerdictR\averdict\x12(\n" +
 	"\x05lease\x18\x02 \x01(\v2\x12.tollgate.v1.LeaseR\x05lease\x12\x1a\n" +
-	"\bdegraded\x18\x03 \x01(\bR\bdegraded\"N\n" +
-	"\x11RenewTasksRequest\x129\n" +
-	"\brequests\x18\x01 \x03(\v2\x1d.tollgate.v1.RenewTaskRequestR\brequests\"L\n" +
+	"\bdegraded\x18\x03 \x01(\bR\bdegraded\"Y\n" +
+	"\x11RenewTasksRequest\x12D\n" +
+	"\brequests\x18\x01 \x03(\v2\x1d.tollgate.v1.RenewTaskRequestB\t\x88\xfa\x18\xe8\a\x90\xfa\x18\x01R\brequests\"L\n" +
 	"\x12RenewTasksResponse\x126\n" +
 	"\aresults\x18\x01 \x03(\v2\x1c.tollgate.v1.RenewTaskResultR\aresults\"\x89\x01\n" +
 	"\x0fRenewTaskResult\x12<\n" +
@@ -4152,10 +4152,10 @@ const file_tollgate_v1_admission_proto_rawDesc = "" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\"d\n" +
 	"\x11EvictTaskResponse\x123\n" +
 	"\averdict\x18\x01 \x01(\x0e2\x19.tollgate.v1.EvictVerdictR\averdict\x12\x1a\n" +
-	"\breplayed\x18\x02 \x01(\bR\breplayed\"X\n" +
+	"\breplayed\x18\x02 \x01(\bR\breplayed\"c\n" +
 	"\x13EnqueueTasksRequest\x12\x12\n" +
-	"\x04pool\x18\x01 \x01(\tR\x04pool\x12-\n" +
-	"\x05tasks\x18\x02 \x03(\v2\x17.tollgate.v1.QueuedTaskR\x05tasks\"\xae\x01\n" +
+	"\x04pool\x18\x01 \x01(\tR\x04pool\x128\n" +
+	"\x05tasks\x18\x02 \x03(\v2\x17.tollgate.v1.QueuedTaskB\t\x88\xfa\x18\xe8\a\x90\xfa\x18\x01R\x05tasks\"\xae\x01\n" +
 	"\n" +
 	"QueuedTask\x12\x1b\n" +
 	"\tdevice_id\x18\x01 \x01(\tR\bdeviceId\x12\x17\n" +
@@ -4299,29 +4299,28 @@ const file_tollgate_v1_admission_proto_rawDesc = "" +
 	"\x14POOL_EVENT_KIND_DEAD\x10\t\x12\x1e\n" +
 	"\x1aPOOL_EVENT_KIND_CONFIGURED\x10\n" +
 	"\x12\x17\n" +
-	"\x13POOL_EVENT_KIND_GAP\x10\v2\x8a\n" +
+	"\x13POOL_EVENT_KIND_GAP\x10\v2\xca\v\n" +
+	"\x10AdmissionService\x12X\n" +
+	"\tAdmitTask\x12\x1d.tollgate.v1.AdmitTaskRequest\x1a\x1e.tollgate.v1.AdmitTaskResponse\"\f\xe8\xf9\x18\x01\xf8\xf9\x18\x01\x80\xfa\x18\x01\x12e\n" +
+	"\fCompleteTask\x12 .tollgate.v1.CompleteTaskRequest\x1a!.tollgate.v1.CompleteTaskResponse\"\x10\xe8\xf9\x18\x01\xf0\xf9\x18\x01\xf8\xf9\x18\x01\x80\xfa\x18\x01\x12\\\n" +
+	"\tRenewTask\x12\x1d.tollgate.v1.RenewTaskRequest\x1a\x1e.tollgate.v1.RenewTaskResponse\"\x10\xe8\xf9\x18\x01\xf0\xf9\x18\x01\xf8\xf9\x18\x01\x80\xfa\x18\x01\x12[\n" +
 	"\n" +
-	"\x10AdmissionService\x12J\n" +
-	"\tAdmitTask\x12\x1d.tollgate.v1.AdmitTaskRequest\x1a\x1e.tollgate.v1.AdmitTaskResponse\x12S\n" +
-	"\fCompleteTask\x12 .tollgate.v1.CompleteTaskRequest\x1a!.tollgate.v1.CompleteTaskResponse\x12J\n" +
-	"\tRenewTask\x12\x1d.tollgate.v1.RenewTaskRequest\x1a\x1e.tollgate.v1.RenewTaskResponse\x12M\n" +
+	"AdmitTasks\x12\x1e.tollgate.v1.AdmitTasksRequest\x1a\x1f.tollgate.v1.AdmitTasksResponse\"\f\xe8\xf9\x18\x01\xf8\xf9\x18\x01\x80\xfa\x18\x01\x12h\n" +
+	"\rCompleteTasks\x12!.tollgate.v1.CompleteTasksRequest\x1a\".tollgate.v1.CompleteTasksResponse\"\x10\xe8\xf9\x18\x01\xf0\xf9\x18\x01\xf8\xf9\x18\x01\x80\xfa\x18\x01\x12_\n" +
 	"\n" +
-	"AdmitTasks\x12\x1e.tollgate.v1.AdmitTasksRequest\x1a\x1f.tollgate.v1.AdmitTasksResponse\x12V\n" +
-	"\rCompleteTasks\x12!.tollgate.v1.CompleteTasksRequest\x1a\".tollgate.v1.CompleteTasksResponse\x12M\n" +
+	"RenewTasks\x12\x1e.tollgate.v1.RenewTasksRequest\x1a\x1f.tollgate.v1.RenewTasksResponse\"\x10\xe8\xf9\x18\x01\xf0\xf9\x18\x01\xf8\xf9\x18\x01\x80\xfa\x18\x01\x12N\n" +
+	"\aGetPool\x12\x1b.tollgate.v1.GetPoolRequest\x1a\x1c.tollgate.v1.GetPoolResponse\"\b\xe8\xf9\x18\x02\x80\xfa\x18\x01\x12P\n" +
+	"\tListPools\x12\x1d.tollgate.v1.ListPoolsRequest\x1a\x1e.tollgate.v1.ListPoolsResponse\"\x04\xe8\xf9\x18\x02\x12W\n" +
 	"\n" +
-	"RenewTasks\x12\x1e.tollgate.v1.RenewTasksRequest\x1a\x1f.tollgate.v1.RenewTasksResponse\x12D\n" +
-	"\aGetPool\x12\x1b.tollgate.v1.GetPoolRequest\x1a\x1c.tollgate.v1.GetPoolResponse\x12J\n" +
-	"\tListPools\x12\x1d.tollgate.v1.ListPoolsRequest\x1a\x1e.tollgate.v1.ListPoolsResponse\x12M\n" +
+	"ListLeases\x12\x1e.tollgate.v1.ListLeasesRequest\x1a\x1f.tollgate.v1.ListLeasesResponse\"\b\xe8\xf9\x18\x02\x80\xfa\x18\x01\x12`\n" +
+	"\rConfigurePool\x12!.tollgate.v1.ConfigurePoolRequest\x1a\".tollgate.v1.ConfigurePoolResponse\"\b\xe8\xf9\x18\x03\x80\xfa\x18\x01\x12T\n" +
+	"\tEvictTask\x12\x1d.tollgate.v1.EvictTaskRequest\x1a\x1e.tollgate.v1.EvictTaskResponse\"\b\xe8\xf9\x18\x03\x80\xfa\x18\x01\x12]\n" +
+	"\fEnqueueTasks\x12 .tollgate.v1.EnqueueTasksRequest\x1a!.tollgate.v1.EnqueueTasksResponse\"\b\xe8\xf9\x18\x01\x80\xfa\x18\x01\x12W\n" +
 	"\n" +
-	"ListLeases\x12\x1e.tollgate.v1.ListLeasesRequest\x1a\x1f.tollgate.v1.ListLeasesResponse\x12V\n" +
-	"\rConfigurePool\x12!.tollgate.v1.ConfigurePoolRequest\x1a\".tollgate.v1.ConfigurePoolResponse\x12J\n" +
-	"\tEvictTask\x12\x1d.tollgate.v1.EvictTaskRequest\x1a\x1e.tollgate.v1.EvictTaskResponse\x12S\n" +
-	"\fEnqueueTasks\x12 .tollgate.v1.EnqueueTasksRequest\x1a!.tollgate.v1.EnqueueTasksResponse\x12M\n" +
-	"\n" +
-	"CancelTask\x12\x1e.tollgate.v1.CancelTaskRequest\x1a\x1f.tollgate.v1.CancelTaskResponse\x12P\n" +
-	"\vRequeueTask\x12\x1f.tollgate.v1.RequeueTaskRequest\x1a .tollgate.v1.RequeueTaskResponse\x12J\n" +
-	"\tListTasks\x12\x1d.tollgate.v1.ListTasksRequest\x1a\x1e.tollgate.v1.ListTasksResponse\x12L\n" +
-	"\tWatchPool\x12\x1d.tollgate.v1.WatchPoolRequest\x1a\x1e.tollgate.v1.WatchPoolResponse0\x01B|\n" +
+	"CancelTask\x12\x1e.tollgate.v1.CancelTaskRequest\x1a\x1f.tollgate.v1.CancelTaskResponse\"\b\xe8\xf9\x18\x01\x80\xfa\x18\x01\x12Z\n" +
+	"\vRequeueTask\x12\x1f.tollgate.v1.RequeueTaskRequest\x1a .tollgate.v1.RequeueTaskResponse\"\b\xe8\xf9\x18\x03\x80\xfa\x18\x01\x12T\n" +
+	"\tListTasks\x12\x1d.tollgate.v1.ListTasksRequest\x1a\x1e.tollgate.v1.ListTasksResponse\"\b\xe8\xf9\x18\x02\x80\xfa\x18\x01\x12R\n" +
+	"\tWatchPool\x12\x1d.tollgate.v1.WatchPoolRequest\x1a\x1e.tollgate.v1.WatchPoolResponse\"\x04\xe8\xf9\x18\x020\x01B|\n" +
 	"\x0eio.tollgate.v1P\x01Z=github.com/tollgate/tollgate/clients/go/tollgatepb;tollgatepb\xaa\x02\vTollgate.V1\xca\x02\vTollgate\\V1\xea\x02\fTollgate::V1b\x06proto3"
 
 var (
@@ -4505,6 +4504,7 @@ func file_tollgate_v1_admission_proto_init() {
 	if File_tollgate_v1_admission_proto != nil {
 		return
 	}
+	file_tollgate_v1_options_proto_init()
 	file_tollgate_v1_admission_proto_msgTypes[0].OneofWrappers = []any{}
 	file_tollgate_v1_admission_proto_msgTypes[4].OneofWrappers = []any{
 		(*AdmitTaskResult_Response)(nil),

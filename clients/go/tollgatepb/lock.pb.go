@@ -983,7 +983,7 @@ var File_tollgate_v1_lock_proto protoreflect.FileDescriptor
 
 const file_tollgate_v1_lock_proto_rawDesc = "" +
 	"\n" +
-	"\x16tollgate/v1/lock.proto\x12\vtollgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe0\x01\n" +
+	"\x16tollgate/v1/lock.proto\x12\vtollgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19tollgate/v1/options.proto\"\xe0\x01\n" +
 	"\x12AcquireLockRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12E\n" +
@@ -1059,13 +1059,13 @@ const file_tollgate_v1_lock_proto_rawDesc = "" +
 	"\x12ReleaseLockOutcome\x12$\n" +
 	" RELEASE_LOCK_OUTCOME_UNSPECIFIED\x10\x00\x12!\n" +
 	"\x1dRELEASE_LOCK_OUTCOME_RELEASED\x10\x01\x12!\n" +
-	"\x1dRELEASE_LOCK_OUTCOME_NOT_HELD\x10\x022\x8f\x03\n" +
-	"\vLockService\x12P\n" +
-	"\vAcquireLock\x12\x1f.tollgate.v1.AcquireLockRequest\x1a .tollgate.v1.AcquireLockResponse\x12J\n" +
-	"\tRenewLock\x12\x1d.tollgate.v1.RenewLockRequest\x1a\x1e.tollgate.v1.RenewLockResponse\x12P\n" +
-	"\vReleaseLock\x12\x1f.tollgate.v1.ReleaseLockRequest\x1a .tollgate.v1.ReleaseLockResponse\x12D\n" +
-	"\aGetLock\x12\x1b.tollgate.v1.GetLockRequest\x1a\x1c.tollgate.v1.GetLockResponse\x12J\n" +
-	"\tListLocks\x12\x1d.tollgate.v1.ListLocksRequest\x1a\x1e.tollgate.v1.ListLocksResponseB|\n" +
+	"\x1dRELEASE_LOCK_OUTCOME_NOT_HELD\x10\x022\xd1\x03\n" +
+	"\vLockService\x12^\n" +
+	"\vAcquireLock\x12\x1f.tollgate.v1.AcquireLockRequest\x1a .tollgate.v1.AcquireLockResponse\"\f\xe8\xf9\x18\x01\xf8\xf9\x18\x01\x80\xfa\x18\x01\x12\\\n" +
+	"\tRenewLock\x12\x1d.tollgate.v1.RenewLockRequest\x1a\x1e.tollgate.v1.RenewLockResponse\"\x10\xe8\xf9\x18\x01\xf0\xf9\x18\x01\xf8\xf9\x18\x01\x80\xfa\x18\x01\x12b\n" +
+	"\vReleaseLock\x12\x1f.tollgate.v1.ReleaseLockRequest\x1a .tollgate.v1.ReleaseLockResponse\"\x10\xe8\xf9\x18\x01\xf0\xf9\x18\x01\xf8\xf9\x18\x01\x80\xfa\x18\x01\x12N\n" +
+	"\aGetLock\x12\x1b.tollgate.v1.GetLockRequest\x1a\x1c.tollgate.v1.GetLockResponse\"\b\xe8\xf9\x18\x02\x80\xfa\x18\x01\x12P\n" +
+	"\tListLocks\x12\x1d.tollgate.v1.ListLocksRequest\x1a\x1e.tollgate.v1.ListLocksResponse\"\x04\xe8\xf9\x18\x02B|\n" +
 	"\x0eio.tollgate.v1P\x01Z=github.com/tollgate/tollgate/clients/go/tollgatepb;tollgatepb\xaa\x02\vTollgate.V1\xca\x02\vTollgate\\V1\xea\x02\fTollgate::V1b\x06proto3"
 
 var (
@@ -1139,6 +1139,7 @@ func file_tollgate_v1_lock_proto_init() {
 	if File_tollgate_v1_lock_proto != nil {
 		return
 	}
+	file_tollgate_v1_options_proto_init()
 	file_tollgate_v1_lock_proto_msgTypes[0].OneofWrappers = []any{}
 	file_tollgate_v1_lock_proto_msgTypes[3].OneofWrappers = []any{}
 	file_tollgate_v1_lock_proto_msgTypes[5].OneofWrappers = []any{}

@@ -2014,7 +2014,7 @@ var File_tollgate_v1_rate_proto protoreflect.FileDescriptor
 
 const file_tollgate_v1_rate_proto_rawDesc = "" +
 	"\n" +
-	"\x16tollgate/v1/rate.proto\x12\vtollgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb3\x01\n" +
+	"\x16tollgate/v1/rate.proto\x12\vtollgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19tollgate/v1/options.proto\"\xb3\x01\n" +
 	"\x10CheckRateRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x18\n" +
 	"\x06policy\x18\x02 \x01(\tH\x00R\x06policy\x12'\n" +
@@ -2023,10 +2023,10 @@ const file_tollgate_v1_rate_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x05 \x01(\tR\trequestIdB\t\n" +
 	"\aagainstB\a\n" +
-	"\x05_cost\"\xcf\x01\n" +
-	"\x04Rule\x12*\n" +
-	"\x06limits\x18\x01 \x03(\v2\x12.tollgate.v1.LimitR\x06limits\x12'\n" +
-	"\x05tiers\x18\x02 \x03(\v2\x11.tollgate.v1.TierR\x05tiers\x128\n" +
+	"\x05_cost\"\xdb\x01\n" +
+	"\x04Rule\x120\n" +
+	"\x06limits\x18\x01 \x03(\v2\x12.tollgate.v1.LimitB\x04\x88\xfa\x18\bR\x06limits\x12-\n" +
+	"\x05tiers\x18\x02 \x03(\v2\x11.tollgate.v1.TierB\x04\x88\xfa\x18\bR\x05tiers\x128\n" +
 	"\n" +
 	"utc_offset\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\tutcOffset\x128\n" +
 	"\n" +
@@ -2038,11 +2038,11 @@ const file_tollgate_v1_rate_proto_rawDesc = "" +
 	"\talgorithm\x18\x04 \x01(\x0e2\x16.tollgate.v1.AlgorithmR\talgorithm\x12\x19\n" +
 	"\x05burst\x18\x05 \x01(\x04H\x01R\x05burst\x88\x01\x01B\x06\n" +
 	"\x04_maxB\b\n" +
-	"\x06_burst\"\x9c\x01\n" +
+	"\x06_burst\"\xa2\x01\n" +
 	"\x04Tier\x12\x19\n" +
 	"\x05above\x18\x01 \x01(\x04H\x00R\x05above\x88\x01\x01\x12/\n" +
-	"\x06action\x18\x02 \x01(\x0e2\x17.tollgate.v1.TierActionR\x06action\x12>\n" +
-	"\rban_durations\x18\x03 \x03(\v2\x19.google.protobuf.DurationR\fbanDurationsB\b\n" +
+	"\x06action\x18\x02 \x01(\x0e2\x17.tollgate.v1.TierActionR\x06action\x12D\n" +
+	"\rban_durations\x18\x03 \x03(\v2\x19.google.protobuf.DurationB\x04\x88\xfa\x18\x10R\fbanDurationsB\b\n" +
 	"\x06_above\"\xf2\x02\n" +
 	"\x11CheckRateResponse\x122\n" +
 	"\averdict\x18\x01 \x01(\x0e2\x18.tollgate.v1.RateVerdictR\averdict\x12\x18\n" +
@@ -2072,9 +2072,9 @@ const file_tollgate_v1_rate_proto_rawDesc = "" +
 	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
 	"\astrikes\x18\x04 \x01(\rR\astrikes\x12\x14\n" +
-	"\x05actor\x18\x05 \x01(\tR\x05actor\"J\n" +
-	"\x11CheckRatesRequest\x125\n" +
-	"\x06checks\x18\x01 \x03(\v2\x1d.tollgate.v1.CheckRateRequestR\x06checks\"N\n" +
+	"\x05actor\x18\x05 \x01(\tR\x05actor\"T\n" +
+	"\x11CheckRatesRequest\x12?\n" +
+	"\x06checks\x18\x01 \x03(\v2\x1d.tollgate.v1.CheckRateRequestB\b\x88\xfa\x18d\x90\xfa\x18\x01R\x06checks\"N\n" +
 	"\x12CheckRatesResponse\x128\n" +
 	"\aresults\x18\x01 \x03(\v2\x1e.tollgate.v1.CheckRateResponseR\aresults\"<\n" +
 	"\x10ResetRateRequest\x12\x10\n" +
@@ -2163,19 +2163,19 @@ const file_tollgate_v1_rate_proto_rawDesc = "" +
 	"\x19RATE_EVENT_KIND_THROTTLED\x10\x02\x12\x1a\n" +
 	"\x16RATE_EVENT_KIND_BANNED\x10\x03\x12\x1c\n" +
 	"\x18RATE_EVENT_KIND_UNBANNED\x10\x04\x12\x17\n" +
-	"\x13RATE_EVENT_KIND_GAP\x10\x052\xa0\x05\n" +
-	"\vRateService\x12J\n" +
-	"\tCheckRate\x12\x1d.tollgate.v1.CheckRateRequest\x1a\x1e.tollgate.v1.CheckRateResponse\x12M\n" +
+	"\x13RATE_EVENT_KIND_GAP\x10\x052\xfa\x05\n" +
+	"\vRateService\x12X\n" +
+	"\tCheckRate\x12\x1d.tollgate.v1.CheckRateRequest\x1a\x1e.tollgate.v1.CheckRateResponse\"\f\xe8\xf9\x18\x01\xf8\xf9\x18\x01\x80\xfa\x18\x01\x12[\n" +
 	"\n" +
-	"CheckRates\x12\x1e.tollgate.v1.CheckRatesRequest\x1a\x1f.tollgate.v1.CheckRatesResponse\x12J\n" +
-	"\tResetRate\x12\x1d.tollgate.v1.ResetRateRequest\x1a\x1e.tollgate.v1.ResetRateResponse\x128\n" +
-	"\x03Ban\x12\x17.tollgate.v1.BanRequest\x1a\x18.tollgate.v1.BanResponse\x12>\n" +
-	"\x05Unban\x12\x19.tollgate.v1.UnbanRequest\x1a\x1a.tollgate.v1.UnbanResponse\x12A\n" +
-	"\x06GetKey\x12\x1a.tollgate.v1.GetKeyRequest\x1a\x1b.tollgate.v1.GetKeyResponse\x12G\n" +
-	"\bListBans\x12\x1c.tollgate.v1.ListBansRequest\x1a\x1d.tollgate.v1.ListBansResponse\x12S\n" +
-	"\fListPolicies\x12 .tollgate.v1.ListPoliciesRequest\x1a!.tollgate.v1.ListPoliciesResponse\x12O\n" +
+	"CheckRates\x12\x1e.tollgate.v1.CheckRatesRequest\x1a\x1f.tollgate.v1.CheckRatesResponse\"\f\xe8\xf9\x18\x01\xf8\xf9\x18\x01\x80\xfa\x18\x01\x12T\n" +
+	"\tResetRate\x12\x1d.tollgate.v1.ResetRateRequest\x1a\x1e.tollgate.v1.ResetRateResponse\"\b\xe8\xf9\x18\x03\x80\xfa\x18\x01\x12B\n" +
+	"\x03Ban\x12\x17.tollgate.v1.BanRequest\x1a\x18.tollgate.v1.BanResponse\"\b\xe8\xf9\x18\x03\x80\xfa\x18\x01\x12H\n" +
+	"\x05Unban\x12\x19.tollgate.v1.UnbanRequest\x1a\x1a.tollgate.v1.UnbanResponse\"\b\xe8\xf9\x18\x03\x80\xfa\x18\x01\x12K\n" +
+	"\x06GetKey\x12\x1a.tollgate.v1.GetKeyRequest\x1a\x1b.tollgate.v1.GetKeyResponse\"\b\xe8\xf9\x18\x02\x80\xfa\x18\x01\x12Q\n" +
+	"\bListBans\x12\x1c.tollgate.v1.ListBansRequest\x1a\x1d.tollgate.v1.ListBansResponse\"\b\xe8\xf9\x18\x02\x80\xfa\x18\x01\x12Y\n" +
+	"\fListPolicies\x12 .tollgate.v1.ListPoliciesRequest\x1a!.tollgate.v1.ListPoliciesResponse\"\x04\xe8\xf9\x18\x02\x12U\n" +
 	"\n" +
-	"WatchRates\x12\x1e.tollgate.v1.WatchRatesRequest\x1a\x1f.tollgate.v1.WatchRatesResponse0\x01B|\n" +
+	"WatchRates\x12\x1e.tollgate.v1.WatchRatesRequest\x1a\x1f.tollgate.v1.WatchRatesResponse\"\x04\xe8\xf9\x18\x020\x01B|\n" +
 	"\x0eio.tollgate.v1P\x01Z=github.com/tollgate/tollgate/clients/go/tollgatepb;tollgatepb\xaa\x02\vTollgate.V1\xca\x02\vTollgate\\V1\xea\x02\fTollgate::V1b\x06proto3"
 
 var (
@@ -2288,6 +2288,7 @@ func file_tollgate_v1_rate_proto_init() {
 	if File_tollgate_v1_rate_proto != nil {
 		return
 	}
+	file_tollgate_v1_options_proto_init()
 	file_tollgate_v1_rate_proto_msgTypes[0].OneofWrappers = []any{
 		(*CheckRateRequest_Policy)(nil),
 		(*CheckRateRequest_Rule)(nil),

@@ -666,7 +666,7 @@ var File_tollgate_v1_sequence_proto protoreflect.FileDescriptor
 
 const file_tollgate_v1_sequence_proto_rawDesc = "" +
 	"\n" +
-	"\x1atollgate/v1/sequence.proto\x12\vtollgate.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb4\x01\n" +
+	"\x1atollgate/v1/sequence.proto\x12\vtollgate.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19tollgate/v1/options.proto\"\xb4\x01\n" +
 	"\x13NextSequenceRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\x05count\x18\x02 \x01(\rH\x00R\x05count\x88\x01\x01\x12\x17\n" +
@@ -719,12 +719,12 @@ const file_tollgate_v1_sequence_proto_rawDesc = "" +
 	"\x04last\x18\x02 \x01(\x04R\x04last\x12;\n" +
 	"\vupdate_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"updateTime\x12\x16\n" +
-	"\x06serial\x18\x04 \x01(\tR\x06serial2\xf1\x02\n" +
-	"\x0fSequenceService\x12S\n" +
-	"\fNextSequence\x12 .tollgate.v1.NextSequenceRequest\x1a!.tollgate.v1.NextSequenceResponse\x12P\n" +
-	"\vGetSequence\x12\x1f.tollgate.v1.GetSequenceRequest\x1a .tollgate.v1.GetSequenceResponse\x12_\n" +
-	"\x10SetSequenceFloor\x12$.tollgate.v1.SetSequenceFloorRequest\x1a%.tollgate.v1.SetSequenceFloorResponse\x12V\n" +
-	"\rListSequences\x12!.tollgate.v1.ListSequencesRequest\x1a\".tollgate.v1.ListSequencesResponseB|\n" +
+	"\x06serial\x18\x04 \x01(\tR\x06serial2\x99\x03\n" +
+	"\x0fSequenceService\x12a\n" +
+	"\fNextSequence\x12 .tollgate.v1.NextSequenceRequest\x1a!.tollgate.v1.NextSequenceResponse\"\f\xe8\xf9\x18\x01\xf8\xf9\x18\x01\x80\xfa\x18\x01\x12Z\n" +
+	"\vGetSequence\x12\x1f.tollgate.v1.GetSequenceRequest\x1a .tollgate.v1.GetSequenceResponse\"\b\xe8\xf9\x18\x02\x80\xfa\x18\x01\x12i\n" +
+	"\x10SetSequenceFloor\x12$.tollgate.v1.SetSequenceFloorRequest\x1a%.tollgate.v1.SetSequenceFloorResponse\"\b\xe8\xf9\x18\x03\x80\xfa\x18\x01\x12\\\n" +
+	"\rListSequences\x12!.tollgate.v1.ListSequencesRequest\x1a\".tollgate.v1.ListSequencesResponse\"\x04\xe8\xf9\x18\x02B|\n" +
 	"\x0eio.tollgate.v1P\x01Z=github.com/tollgate/tollgate/clients/go/tollgatepb;tollgatepb\xaa\x02\vTollgate.V1\xca\x02\vTollgate\\V1\xea\x02\fTollgate::V1b\x06proto3"
 
 var (
@@ -776,6 +776,7 @@ func file_tollgate_v1_sequence_proto_init() {
 	if File_tollgate_v1_sequence_proto != nil {
 		return
 	}
+	file_tollgate_v1_options_proto_init()
 	file_tollgate_v1_sequence_proto_msgTypes[0].OneofWrappers = []any{}
 	file_tollgate_v1_sequence_proto_msgTypes[4].OneofWrappers = []any{}
 	file_tollgate_v1_sequence_proto_msgTypes[6].OneofWrappers = []any{}

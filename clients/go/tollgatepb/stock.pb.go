@@ -1345,7 +1345,7 @@ var File_tollgate_v1_stock_proto protoreflect.FileDescriptor
 
 const file_tollgate_v1_stock_proto_rawDesc = "" +
 	"\n" +
-	"\x17tollgate/v1/stock.proto\x12\vtollgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x80\x01\n" +
+	"\x17tollgate/v1/stock.proto\x12\vtollgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19tollgate/v1/options.proto\"\x80\x01\n" +
 	"\x05Stock\x12\x10\n" +
 	"\x03sku\x18\x01 \x01(\tR\x03sku\x12\x17\n" +
 	"\aon_hand\x18\x02 \x01(\x04R\x06onHand\x12\x1c\n" +
@@ -1453,15 +1453,15 @@ const file_tollgate_v1_stock_proto_rawDesc = "" +
 	" CANCEL_OUTCOME_ALREADY_CANCELLED\x10\x02\x12$\n" +
 	" CANCEL_OUTCOME_ALREADY_CONFIRMED\x10\x03\x12\x1a\n" +
 	"\x16CANCEL_OUTCOME_EXPIRED\x10\x04\x12\x1a\n" +
-	"\x16CANCEL_OUTCOME_UNKNOWN\x10\x052\xd5\x04\n" +
-	"\fStockService\x12G\n" +
-	"\bSetStock\x12\x1c.tollgate.v1.SetStockRequest\x1a\x1d.tollgate.v1.SetStockResponse\x12G\n" +
-	"\bAddStock\x12\x1c.tollgate.v1.AddStockRequest\x1a\x1d.tollgate.v1.AddStockResponse\x12S\n" +
-	"\fReserveStock\x12 .tollgate.v1.ReserveStockRequest\x1a!.tollgate.v1.ReserveStockResponse\x12e\n" +
-	"\x12ConfirmReservation\x12&.tollgate.v1.ConfirmReservationRequest\x1a'.tollgate.v1.ConfirmReservationResponse\x12b\n" +
-	"\x11CancelReservation\x12%.tollgate.v1.CancelReservationRequest\x1a&.tollgate.v1.CancelReservationResponse\x12G\n" +
-	"\bGetStock\x12\x1c.tollgate.v1.GetStockRequest\x1a\x1d.tollgate.v1.GetStockResponse\x12J\n" +
-	"\tListStock\x12\x1d.tollgate.v1.ListStockRequest\x1a\x1e.tollgate.v1.ListStockResponseB|\n" +
+	"\x16CANCEL_OUTCOME_UNKNOWN\x10\x052\xab\x05\n" +
+	"\fStockService\x12Q\n" +
+	"\bSetStock\x12\x1c.tollgate.v1.SetStockRequest\x1a\x1d.tollgate.v1.SetStockResponse\"\b\xe8\xf9\x18\x03\x80\xfa\x18\x01\x12Q\n" +
+	"\bAddStock\x12\x1c.tollgate.v1.AddStockRequest\x1a\x1d.tollgate.v1.AddStockResponse\"\b\xe8\xf9\x18\x03\x80\xfa\x18\x01\x12a\n" +
+	"\fReserveStock\x12 .tollgate.v1.ReserveStockRequest\x1a!.tollgate.v1.ReserveStockResponse\"\f\xe8\xf9\x18\x01\xf8\xf9\x18\x01\x80\xfa\x18\x01\x12w\n" +
+	"\x12ConfirmReservation\x12&.tollgate.v1.ConfirmReservationRequest\x1a'.tollgate.v1.ConfirmReservationResponse\"\x10\xe8\xf9\x18\x01\xf0\xf9\x18\x01\xf8\xf9\x18\x01\x80\xfa\x18\x01\x12t\n" +
+	"\x11CancelReservation\x12%.tollgate.v1.CancelReservationRequest\x1a&.tollgate.v1.CancelReservationResponse\"\x10\xe8\xf9\x18\x01\xf0\xf9\x18\x01\xf8\xf9\x18\x01\x80\xfa\x18\x01\x12Q\n" +
+	"\bGetStock\x12\x1c.tollgate.v1.GetStockRequest\x1a\x1d.tollgate.v1.GetStockResponse\"\b\xe8\xf9\x18\x02\x80\xfa\x18\x01\x12P\n" +
+	"\tListStock\x12\x1d.tollgate.v1.ListStockRequest\x1a\x1e.tollgate.v1.ListStockResponse\"\x04\xe8\xf9\x18\x02B|\n" +
 	"\x0eio.tollgate.v1P\x01Z=github.com/tollgate/tollgate/clients/go/tollgatepb;tollgatepb\xaa\x02\vTollgate.V1\xca\x02\vTollgate\\V1\xea\x02\fTollgate::V1b\x06proto3"
 
 var (
@@ -1546,6 +1546,7 @@ func file_tollgate_v1_stock_proto_init() {
 	if File_tollgate_v1_stock_proto != nil {
 		return
 	}
+	file_tollgate_v1_options_proto_init()
 	file_tollgate_v1_stock_proto_msgTypes[2].OneofWrappers = []any{}
 	file_tollgate_v1_stock_proto_msgTypes[6].OneofWrappers = []any{}
 	file_tollgate_v1_stock_proto_msgTypes[7].OneofWrappers = []any{}

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use tollgate_core::time::monotonic;
-use tollgate_status::metrics::ProcessTotals;
+use tollgate_status::RunningServer;
 use tollgate_telemetry::coarse;
 use tollgate_telemetry::metrics::CODES;
 
@@ -44,11 +44,11 @@ pub(super) struct CallStep {
 
 impl CallHistory {
     /// Takes a sample at each step. Never completes.
-    pub(super) async fn sample(&self) {
-        let (mut last, mut at) = (ProcessTotals::now(), monotonic());
+    pub(super) async fn sample(&self, server: &RunningServer) {
+        let (mut last, mut at) = (server.totals(), monotonic());
         loop {
             sleep(Duration::from_secs(STEP)).await;
-            let (totals, now) = (ProcessTotals::now(), monotonic());
+            let (totals, now) = (server.totals(), monotonic());
             let seconds = now.saturating_duration_since(at).as_secs_f64().max(1e-3);
             let a_second = |newer: u64, older: u64| newer.saturating_sub(older) as f64 / seconds;
             let step = CallStep {

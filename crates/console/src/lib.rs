@@ -111,7 +111,7 @@ impl Console {
     /// completes.
     pub async fn sample(&self) {
         refusals::turn_on();
-        tokio::join!(self.calls.sample(), self.sample_pools());
+        tokio::join!(self.calls.sample(&self.server), self.sample_pools());
     }
 
     async fn sample_pools(&self) {

@@ -123,8 +123,6 @@ pub const HISTORY_MAX: u32 = 1_000_000;
 pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 /// The maximum number of tasks of one EnqueueTasks call.
 pub const ENQUEUE_MAX: usize = 1000;
-/// The maximum number of requests of one AdmitTasks, CompleteTasks or RenewTasks call.
-pub const REQUESTS_MAX: usize = 1000;
 
 /// The full name of a task: the natural key of every mutating call, which makes repeats safe. Two
 /// executions with the same name share one lease.

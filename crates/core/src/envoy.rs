@@ -30,8 +30,3 @@ pub use ruling::{DescriptorHits, DescriptorLimit, DescriptorRuling, Ruling, can_
 pub use settings::{Counting, EnvoySettings, Headers};
 pub use tree::{Domain, EnvoyRules, RuleFile};
 pub use unit::RateUnit;
-
-/// The most descriptors of a request.
-pub const DESCRIPTORS_MAX: usize = 100;
-/// The most entries of a descriptor.
-pub const ENTRIES_MAX: usize = 100;

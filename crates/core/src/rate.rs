@@ -104,8 +104,6 @@ pub const BAN_DURATIONS_MAX: usize = 16;
 pub const UTC_OFFSET_MAX: i32 = 14 * 60;
 /// Default time after a ban during which the next ban counts as a further strike.
 pub const BAN_MEMORY: Millis = DAY;
-/// The maximum number of checks of one CheckRates call.
-pub const CHECKS_MAX: usize = 100;
 /// The maximum number of limit names under which one key has usage.
 pub const NAMES_MAX: usize = 32;
 /// The longest time that an answer is stored for repeats of its request.

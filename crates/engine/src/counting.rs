@@ -1,14 +1,12 @@
 //! Counts the decisions of callers by their outcome.
 
-use super::{Answered, AnsweredBy, Batch, registry::counted_verbs};
+use super::{Answered, AnsweredBy, Batch};
 use tollgate_core::{Decision, Priority, error::Error, script::Script};
 use tollgate_telemetry::metrics::{self, Cells, OUTCOMES_MAX, StoreFailure};
 
 /// A verb whose outcomes are counted.
 #[derive(Debug, Clone, Copy)]
 pub struct CountedVerb {
-    /// Its name, which is that of its RPC. The RPC of several has an `s` behind it.
-    pub name: &'static str,
     /// Whether it frees capacity or extends a lease.
     pub frees_capacity: bool,
     /// Its script, with the name of the verb and the position of its counters.
@@ -17,19 +15,15 @@ pub struct CountedVerb {
     pub outcomes: &'static [&'static str],
 }
 
-/// All counted verbs.
-pub fn counted_verbs() -> Vec<CountedVerb> {
-    macro_rules! list {
-        ($($verb:ty),* $(,)?) => {
-            vec![$(CountedVerb {
-                name: stringify!($verb).rsplit([':', ' ']).next().unwrap_or_default(),
-                frees_capacity: <$verb as Decision>::PROPERTIES.priority == Priority::FreesCapacity,
-                script: <$verb as Decision>::SCRIPT,
-                outcomes: <$verb as Decision>::PROPERTIES.outcomes.labels,
-            }),*]
-        };
+impl CountedVerb {
+    /// The counters of a verb.
+    pub fn of<D: Decision>() -> CountedVerb {
+        CountedVerb {
+            frees_capacity: D::PROPERTIES.priority == Priority::FreesCapacity,
+            script: D::SCRIPT,
+            outcomes: D::PROPERTIES.outcomes.labels,
+        }
     }
-    counted_verbs!(list)
 }
 
 /// Counts an answer of [`Engine::submit`].

@@ -52,7 +52,7 @@ use std::{slice, sync::Arc, time::Instant};
 use tokio::sync::watch;
 
 pub use answered::{Answered, AnsweredBy, Batch};
-pub use counting::{CountedVerb, counted_verbs};
+pub use counting::CountedVerb;
 pub use listing::{PartitionCursor, PartitionPage, ReadEntries};
 pub use names::{NameCursor, NameQuery};
 pub use redis::{LossState, StoreLoss};

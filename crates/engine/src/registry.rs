@@ -47,25 +47,4 @@ macro_rules! imported_states {
     };
 }
 
-/// Passes the verbs that callers ask for to the macro `$then`: their outcomes are counted.
-macro_rules! counted_verbs {
-    ($then:ident) => {
-        $then! {
-            tollgate_core::admission::AdmitTask, tollgate_core::admission::CancelTask,
-            tollgate_core::admission::CompleteTask, tollgate_core::admission::ConfigurePool,
-            tollgate_core::admission::EnqueueTask, tollgate_core::admission::EvictTask, tollgate_core::admission::GetPool,
-            tollgate_core::admission::ListLeases, tollgate_core::admission::ListTasks, tollgate_core::admission::RenewTask,
-            tollgate_core::admission::RequeueTask,
-            tollgate_core::lock::AcquireLock, tollgate_core::lock::GetLock, tollgate_core::lock::ReleaseLock,
-            tollgate_core::lock::RenewLock, tollgate_core::rate::BanKey, tollgate_core::rate::CheckRate,
-            tollgate_core::rate::GetKey,
-            tollgate_core::rate::ListBans, tollgate_core::rate::ResetRate, tollgate_core::rate::UnbanKey,
-            tollgate_core::sequence::GetSequence, tollgate_core::sequence::NextSequence,
-            tollgate_core::sequence::SetSequenceFloor, tollgate_core::stock::AddStock,
-            tollgate_core::stock::CancelReservation, tollgate_core::stock::ConfirmReservation,
-            tollgate_core::stock::GetStock, tollgate_core::stock::ReserveStock, tollgate_core::stock::SetStock,
-        }
-    };
-}
-
-pub(super) use {counted_verbs, exported_states, imported_states, stored_states};
+pub(super) use {exported_states, imported_states, stored_states};

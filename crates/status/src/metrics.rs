@@ -17,15 +17,14 @@ use tokio::task::spawn_blocking;
 pub use page::CONTENT_TYPE;
 pub use pools::{PoolMetrics, PoolSeries, SERIES_MAX};
 pub use table::{METRICS, Metric, MetricKind};
-pub use totals::ProcessTotals;
+pub use totals::{ProcessTotals, REFUSALS};
 
 use page::{Labels, MetricsPage, SeriesValue};
 use table as t;
 use tollgate_core::{envoy, script};
 use tollgate_engine::{
-    Engine, StoreLoss, StoreState,
+    CountedVerb, Engine, StoreLoss, StoreState,
     budget::{self, RefusedByLimit},
-    counted_verbs,
 };
 use tollgate_telemetry::metrics::{
     CODE_NAMES, CellTotals, Durations, Exemplar, RpcLabels, Sizes, StoreFailure, configuration,
@@ -38,6 +37,8 @@ pub struct Scrape<'a> {
     pub engine: &'a Engine,
     /// All RPCs, in the order of their counters.
     pub rpcs: &'a [RpcLabels],
+    /// The verbs whose outcomes are counted.
+    pub verbs: &'a [CountedVerb],
     /// The number of open connections.
     pub connections: usize,
     /// The pools with series.
@@ -49,7 +50,7 @@ impl Scrape<'_> {
     pub async fn text(self) -> Result<String, fmt::Error> {
         let (mut page, totals) = (MetricsPage::default(), CellTotals::now());
         calls(&mut page, &totals, self.rpcs);
-        decisions(&mut page, &totals);
+        decisions(&mut page, &totals, self.verbs);
         envoy_rules(&mut page);
         self.waiting(&mut page, &totals);
         self.store(&mut page, &totals);
@@ -166,9 +167,9 @@ fn calls(page: &mut MetricsPage, totals: &CellTotals, rpcs: &[RpcLabels]) {
 }
 
 /// Decisions, by outcome, with zeros.
-fn decisions(page: &mut MetricsPage, totals: &CellTotals) {
+fn decisions(page: &mut MetricsPage, totals: &CellTotals, verbs: &[CountedVerb]) {
     let (mut rows, mut late) = (Vec::new(), 0);
-    for verb in counted_verbs() {
+    for verb in verbs {
         let (capability, name) = verb.script.name.split_once('/').unwrap_or_default();
         for (index, outcome) in verb.outcomes.iter().enumerate() {
             let count = totals.sum(|cells| &cells.decisions[verb.script.index][index]);

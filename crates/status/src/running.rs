@@ -12,7 +12,7 @@ use std::{
 use tokio::sync::Semaphore;
 
 use super::{
-    metrics::{PoolMetrics, PoolSeries, Scrape},
+    metrics::{PoolMetrics, PoolSeries, ProcessTotals, Scrape},
     reload::Reload,
     status::{Readiness, Status},
 };
@@ -20,7 +20,7 @@ use tollgate_core::{
     error::Error,
     time::{Clock, Timestamp, monotonic},
 };
-use tollgate_engine::{Engine, StoreLoss, StoreState, budget::NamespaceUsage};
+use tollgate_engine::{CountedVerb, Engine, StoreLoss, StoreState, budget::NamespaceUsage};
 use tollgate_telemetry::metrics::{RpcLabels, configuration};
 
 /// A running server: its engine, and whether it is draining.
@@ -40,6 +40,8 @@ pub struct ServerSources {
     pub ready_when_degraded: bool,
     /// All RPCs.
     pub rpcs: &'static [RpcLabels],
+    /// The verbs whose outcomes are counted.
+    pub verbs: Vec<CountedVerb>,
     /// The permits for connections: the free ones, and the total number.
     pub connections: (Arc<Semaphore>, usize),
     /// The configured number of servers that share the store.
@@ -74,10 +76,16 @@ impl RunningServer {
         let scrape = Scrape {
             engine: &self.engine,
             rpcs: self.sources.rpcs,
+            verbs: &self.sources.verbs,
             connections: self.connections(),
             pools,
         };
         scrape.text().await
+    }
+
+    /// The sums of the counters of this process.
+    pub fn totals(&self) -> ProcessTotals {
+        ProcessTotals::now(&self.sources.verbs)
     }
 
     /// The pools with series, read at most once a second. None while the store is unreachable.

@@ -9,12 +9,10 @@ use std::{sync::Arc, time::Duration};
 use hyper::{HeaderMap, header::HeaderName};
 use tonic::Code;
 
-use super::{
-    super::{
-        scope::{NotedNames, Origin, Scope},
-        status::code_name,
-    },
-    rpc::{Permission, Rpc},
+use super::super::{
+    rpcs::{Permission, Rpc},
+    scope::{NotedNames, Origin, Scope},
+    status::code_name,
 };
 use tollgate_core::{names::Namespace, sequence::Sequence};
 use tollgate_telemetry::{
@@ -70,7 +68,7 @@ pub(in super::super) fn audit_floor(
 /// A call whose end is logged: a `manage` call, or a call whose names are checked.
 #[derive(Debug)]
 pub(in super::super) struct Audited {
-    rpc: Rpc,
+    rpc: &'static Rpc,
     /// The name of the caller.
     caller: Arc<str>,
     namespace: Namespace,
@@ -85,7 +83,7 @@ pub(in super::super) struct Audited {
 impl Audited {
     /// Begins a call. Its names are noted in the scope of the request.
     pub(super) fn new(
-        rpc: Rpc,
+        rpc: &'static Rpc,
         caller: Arc<str>,
         namespace: Namespace,
         scope: &mut Scope,

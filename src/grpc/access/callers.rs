@@ -7,11 +7,13 @@
 use std::{fmt, sync::Arc};
 
 use super::{
-    super::identity::CertificateNames,
+    super::{
+        identity::CertificateNames,
+        rpcs::{Permission, Permissions, Services},
+    },
     denial::Denial,
     jwt::{Claims, Jwt, PERMISSIONS},
     pattern::Pattern,
-    rpc::{Permission, Permissions, Services},
     token::Digest,
 };
 use tollgate_core::{globs::Globs, names::Namespace};

@@ -6,8 +6,8 @@ use hyper::HeaderMap;
 use tollgate_console::ConsoleCaller;
 use tonic::Status;
 
-use super::{Access, Audited, Granted, Peer, Permission, asked_namespace, audit, rpc};
-use crate::grpc::scope::Scope;
+use super::{Access, Audited, Granted, Peer, Permission, asked_namespace, audit};
+use crate::grpc::{rpcs, scope::Scope};
 use tollgate_core::names::Namespace;
 
 /// The caller in audit lines, and the actor, of a server without callers.
@@ -38,7 +38,7 @@ impl Access {
         }
         let asked = asked_namespace(headers).ok()?;
         let memo = self.caller(headers).ok()?;
-        memo.caller.permit(rpc::of(path)?, asked).ok()
+        memo.caller.permit(rpcs::of(path)?, asked).ok()
     }
 
     /// Whether a caller may read the pages about all namespaces.
@@ -58,7 +58,7 @@ impl Access {
         } else {
             self.check(path, headers, &Peer::default())?
         };
-        let Some(rpc) = rpc::of(path).filter(|rpc| rpc.permission != Permission::Read) else {
+        let Some(rpc) = rpcs::of(path).filter(|rpc| rpc.permission != Permission::Read) else {
             return Ok(granted);
         };
         if granted.audited.is_none() {

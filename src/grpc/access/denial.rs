@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
-use super::{
-    super::status::DOMAIN,
-    rpc::{Permission, Service},
+use super::super::{
+    rpcs::{Permission, Service},
+    status::DOMAIN,
 };
 
 /// Why a call is denied.

@@ -17,7 +17,6 @@ mod denial;
 mod jwt;
 mod memo;
 mod pattern;
-pub(super) mod rpc;
 mod token;
 mod watched;
 
@@ -41,6 +40,7 @@ use tonic::Status;
 
 use super::{
     identity::CertificateNames,
+    rpcs::{self, Rpc},
     scope::{Origin, Scope},
 };
 use audit::Audited;
@@ -48,17 +48,15 @@ pub(super) use audit::audit_floor;
 use callers::Caller;
 use denial::Denial;
 use memo::{Credentials, Memo};
-use rpc::Rpc;
-pub(super) use rpc::all as rpcs;
 use tollgate_core::{names::Namespace, time::Clock};
 use tollgate_telemetry::coarse;
 pub(super) use watched::Watched;
 
+pub use super::rpcs::{Permission, Permissions, Service, Services};
 pub use callers::{CallerError, CallerSpec, Callers};
 #[cfg(feature = "console")]
 pub(in crate::grpc) use console::CONSOLE;
 pub use jwt::{Jwt, JwtAlgorithm};
-pub use rpc::{Permission, Permissions, Service, Services};
 pub use token::{Digest, generate};
 
 /// Paths of health and of reflection, in all their versions.
@@ -224,11 +222,11 @@ impl Access {
         headers: &HeaderMap,
     ) -> Result<Granted, RefusedCall> {
         // An unknown rpc gets its error from its service.
-        let Some(rpc) = rpc::of(path) else { return Ok(Granted::default()) };
+        let Some(rpc) = rpcs::of(path) else { return Ok(Granted::default()) };
         let refused = |denial| RefusedCall { denial, caller: Some(memo.caller.name.clone()) };
         let asked = asked_namespace(headers).map_err(refused)?;
         let namespace = memo.caller.permit(rpc, asked).map_err(refused)?;
-        let watched = rpc.is_watch().then(|| Watched::new(self, memo, rpc, namespace.clone()));
+        let watched = rpc.is_watch.then(|| Watched::new(self, memo, rpc, namespace.clone()));
         let (mut scope, is_limited) = memo.scope(&namespace);
         let origin = scope.origin();
         if rpc.permission != Permission::Manage && memo.caller.names.is_none() {
@@ -243,7 +241,7 @@ impl Access {
 
 /// The rpc of a URL path, for a log line.
 fn verb(path: &str) -> &str {
-    rpc::of(path).map_or(path, |rpc| rpc.name)
+    rpcs::of(path).map_or(path, |rpc| rpc.name)
 }
 
 /// The value of `authorization`. Fails if it is repeated: a proxy may have checked another one.
@@ -344,7 +342,7 @@ impl Caller {
     }
 
     /// Checks the rights of a call that asks for a namespace. Returns the namespace of the call.
-    fn permit(&self, rpc: Rpc, asked: Option<&[u8]>) -> Result<Namespace, Denial> {
+    fn permit(&self, rpc: &Rpc, asked: Option<&[u8]>) -> Result<Namespace, Denial> {
         if !self.services.contain(rpc.service) {
             return Err(Denial::Service(rpc.service));
         }

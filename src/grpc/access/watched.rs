@@ -14,8 +14,8 @@ use super::{
     Access,
     denial::Denial,
     memo::{Credentials, Memo},
-    rpc::Rpc,
 };
+use crate::grpc::rpcs::Rpc;
 use tollgate_core::names::Namespace;
 
 /// Time between two checks of a stream.
@@ -31,7 +31,7 @@ struct Right {
     /// The credentials of the call. They are authenticated again.
     credentials: Credentials,
     /// The RPC of the stream.
-    rpc: Rpc,
+    rpc: &'static Rpc,
     /// The namespace that the call asked for.
     namespace: Namespace,
     /// The globs of the names that the caller may use.
@@ -43,7 +43,7 @@ impl Watched {
     pub(super) fn new(
         access: &Arc<Access>,
         memo: &Memo,
-        rpc: Rpc,
+        rpc: &'static Rpc,
         namespace: Namespace,
     ) -> Watched {
         Watched(Arc::new(Right {

@@ -40,9 +40,6 @@ pub struct AdminHandlers {
 }
 
 impl AdminHandlers {
-    /// Name of the service in health checks.
-    pub const NAME: &'static str = "tollgate.v1.AdminService";
-
     /// Creates the service for tonic.
     pub(crate) fn server(server: Arc<RunningServer>) -> AdminServiceServer<AdminHandlers> {
         AdminServiceServer::new(AdminHandlers { server })

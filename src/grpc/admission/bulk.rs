@@ -11,7 +11,7 @@ use tonic::{Request, Response, Status};
 
 use super::super::status::from_error;
 use super::{
-    super::{deadline, failed, pb, quota, scope::Origin, traces::is_fault},
+    super::{deadline, failed, pb, quota, rpcs::Service, scope::Origin, traces::is_fault},
     AdmissionHandlers, Answer, EncodedResults, convert, parse,
     parse::Items,
 };
@@ -110,7 +110,7 @@ fn results<D, O, R: Message>(
     let mut results = EncodedResults::with_capacity(items.len());
     let failed = |results: &mut EncodedResults, status: &Status| {
         if is_fault(status.code()) {
-            failed::note(AdmissionHandlers::NAME, method, origin, status);
+            failed::note(Service::Admission.full_name(), method, origin, status);
         }
         results.push_error(&convert::item_error(status));
     };

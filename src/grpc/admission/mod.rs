@@ -19,7 +19,7 @@ use refusals::Refusals;
 
 use super::{
     deadline, events,
-    fast_path::{fast_path, granting},
+    fast_path::granting,
     page_token,
     pb::{
         self,
@@ -38,13 +38,10 @@ use tollgate_core::{
 };
 use tollgate_engine::{Answered, Engine, Submit};
 
-/// Maximum message size, bytes: a batch of 1,000 tasks with payloads of 4 KiB.
-const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
-
 /// The admission service of an engine.
 #[derive(Debug)]
 pub struct AdmissionHandlers {
-    engine: Arc<Engine>,
+    pub(super) engine: Arc<Engine>,
     /// The configured rules, for the settings of pools.
     rules: Arc<CurrentRules>,
     /// The FULL answers of this server, for GetPool.
@@ -54,8 +51,8 @@ pub struct AdmissionHandlers {
 type Answer<T> = Result<Response<T>, Status>;
 
 impl AdmissionHandlers {
-    /// Name of the service in health checks.
-    pub const NAME: &'static str = "tollgate.v1.AdmissionService";
+    /// Maximum message size, bytes: a batch of 1,000 tasks with payloads of 4 KiB.
+    pub(super) const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
     /// Creates the service.
     pub(super) fn new(engine: Arc<Engine>, rules: Arc<CurrentRules>) -> AdmissionHandlers {
@@ -67,7 +64,7 @@ impl AdmissionHandlers {
         self: Arc<AdmissionHandlers>,
     ) -> AdmissionServiceServer<AdmissionHandlers> {
         AdmissionServiceServer::from_arc(self)
-            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_decoding_message_size(Self::MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip)
     }
 
@@ -125,15 +122,6 @@ fn log_renewal(decision: &RenewTask, renewal: &Answered<RenewVerdict>) {
         log_refusal(&decision.name, RenewTask::PROPERTIES.outcomes.label(&renewal.outcome));
     }
 }
-
-fast_path!(AdmissionHandlers, MESSAGE_BYTES_MAX, {
-    "AdmitTask" => admit_task,
-    "CompleteTask" => complete_task,
-    "RenewTask" => renew_task,
-    "AdmitTasks" => admit_tasks,
-    "CompleteTasks" => complete_tasks,
-    "RenewTasks" => renew_tasks,
-});
 
 #[tonic::async_trait]
 impl AdmissionService for AdmissionHandlers {

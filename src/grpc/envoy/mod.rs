@@ -22,7 +22,6 @@ use tonic::{Request, Response, Status, codec::CompressionEncoding};
 use super::{
     deadline,
     envoy_pb::{RateLimitRequest, RateLimitResponse, RateLimitService, RateLimitServiceServer},
-    fast_path::fast_path,
     rules::CurrentRules,
     scope::Scope,
     status::{self, from_error},
@@ -37,19 +36,16 @@ use tollgate_core::{
 };
 use tollgate_engine::{Answered, Engine};
 
-/// Maximum message size, bytes: 100 descriptors with long values.
-const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
-
 /// The rate limit service of an engine.
 #[derive(Debug)]
 pub struct EnvoyHandlers {
-    engine: Arc<Engine>,
+    pub(super) engine: Arc<Engine>,
     rules: Arc<CurrentRules>,
 }
 
 impl EnvoyHandlers {
-    /// Name of the service in health checks.
-    pub const NAME: &'static str = "envoy.service.ratelimit.v3.RateLimitService";
+    /// Maximum message size, bytes: 100 descriptors with long values.
+    pub(super) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
     /// Creates the service.
     pub(super) fn new(engine: Arc<Engine>, rules: Arc<CurrentRules>) -> EnvoyHandlers {
@@ -59,7 +55,7 @@ impl EnvoyHandlers {
     /// Wraps the service for tonic.
     pub(super) fn server(self: Arc<EnvoyHandlers>) -> RateLimitServiceServer<EnvoyHandlers> {
         RateLimitServiceServer::from_arc(self)
-            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_decoding_message_size(Self::MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip)
     }
 
@@ -159,10 +155,6 @@ fn rulings<'r>(planned: Vec<Planned<'r>>, counted: &[Hits]) -> Vec<DescriptorRul
 pub(crate) fn rules_of(rules: &CurrentRules) -> Arc<EnvoyRules> {
     rules.load().envoy.clone()
 }
-
-fast_path!(EnvoyHandlers, MESSAGE_BYTES_MAX, {
-    "ShouldRateLimit" => should_rate_limit,
-});
 
 #[tonic::async_trait]
 impl RateLimitService for EnvoyHandlers {

@@ -7,11 +7,15 @@ use tonic::Status;
 use tonic_types::FieldViolation;
 
 use super::super::envoy_pb::{RateLimitDescriptor, RateLimitRequest};
-use crate::grpc::{scope::Scope, status};
+use crate::grpc::{
+    elements::{bounds, described},
+    scope::Scope,
+    status,
+};
 use tollgate_core::{
     envoy::{
-        Counting, DESCRIPTORS_MAX, DescriptorLimit, Domain, ENTRIES_MAX, EnvoyRule, EnvoyRules,
-        EnvoySettings, Found, LimitOverride, RateUnit, can_quotas_refuse, counter_name,
+        Counting, DescriptorLimit, Domain, EnvoyRule, EnvoyRules, EnvoySettings, Found,
+        LimitOverride, RateUnit, can_quotas_refuse, counter_name,
     },
     names::Name,
     rate::{COUNT_ALL_MAX, CheckRate, CountHits, Enforcement, MeterName, Rule},
@@ -37,15 +41,15 @@ pub(super) fn check(request: &RateLimitRequest) -> Result<(), Status> {
     if request.domain.is_empty() {
         add("domain".to_owned(), "is required: rate limit domain must not be empty".to_owned());
     }
-    if request.descriptors.is_empty() || request.descriptors.len() > DESCRIPTORS_MAX {
-        let valid = format!("must be 1 to {DESCRIPTORS_MAX} descriptors");
-        add("descriptors".to_owned(), valid);
+    let bound = bounds::RATE_LIMIT_REQUEST_DESCRIPTORS;
+    if !bound.contains(&request.descriptors.len()) {
+        add("descriptors".to_owned(), described("descriptors", &bound));
         return Err(status::invalid(violations, 0));
     }
     for (index, descriptor) in request.descriptors.iter().enumerate() {
-        if descriptor.entries.len() > ENTRIES_MAX {
-            let valid = format!("must be at most {ENTRIES_MAX} entries");
-            add(format!("descriptors[{index}].entries"), valid);
+        let bound = bounds::RATE_LIMIT_DESCRIPTOR_ENTRIES;
+        if !bound.contains(&descriptor.entries.len()) {
+            add(format!("descriptors[{index}].entries"), described("entries", &bound));
         }
         if let Some(limit) = &descriptor.limit
             && RateUnit::from_number(limit.unit).is_none()

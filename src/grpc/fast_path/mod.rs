@@ -38,6 +38,7 @@ use super::{
     load::{self, QueuedCall},
     protocol::{self, ENCODING, Encoding, Preamble},
     quota,
+    rpcs::Rpc,
     scope::Origin,
     status::{self, from_error},
 };
@@ -63,31 +64,27 @@ const PREFIX: usize = 5;
 
 /// A service with methods on the fast path.
 pub(super) trait FastPath: Sync {
-    /// Name of the service.
-    const NAME: &'static str;
-    /// Names of the methods on the fast path.
-    const METHODS: &'static [&'static str];
     /// The longest message of a request, compressed or not.
     const MESSAGE_BYTES_MAX: usize;
 
     /// The engine of the service.
     fn engine(&self) -> &Engine;
 
-    /// Decodes a message, calls its handler, and encodes the answer.
+    /// Decodes a message, calls the handler of a method, and encodes the answer. `method` is
+    /// [`Rpc::fast_path`].
     fn answer(
         &self,
-        method: &'static str,
+        method: usize,
         request: tonic::Request<Bytes>,
     ) -> impl Future<Output = Result<tonic::Response<Vec<u8>>, Status>> + Send;
 }
 
-/// Implements [`FastPath`] for a service, with its methods and their handlers.
+/// Implements [`FastPath`] for a service, with its methods and their handlers. The build script
+/// generates the calls of this macro.
 macro_rules! fast_path {
-    ($service:ty, $message_bytes_max:expr, { $($method:literal => $handler:ident),* $(,)? }) => {
+    ($service:ty, { $($method:literal => $handler:ident),* $(,)? }) => {
         impl super::fast_path::FastPath for $service {
-            const NAME: &'static str = <$service>::NAME;
-            const METHODS: &'static [&'static str] = &[$($method),*];
-            const MESSAGE_BYTES_MAX: usize = $message_bytes_max;
+            const MESSAGE_BYTES_MAX: usize = <$service>::MESSAGE_BYTES_MAX;
 
             fn engine(&self) -> &tollgate_engine::Engine {
                 &self.engine
@@ -95,7 +92,7 @@ macro_rules! fast_path {
 
             async fn answer(
                 &self,
-                method: &'static str,
+                method: usize,
                 request: tonic::Request<bytes::Bytes>,
             ) -> Result<tonic::Response<Vec<u8>>, tonic::Status> {
                 match method {
@@ -104,8 +101,8 @@ macro_rules! fast_path {
                             super::fast_path::handled(request, |request| self.$handler(request))?;
                         handled.await.map(super::fast_path::framed)
                     })*
-                    // Unreachable: [`handling`] gives only names of METHODS.
-                    _ => Err(tonic::Status::unimplemented(method)),
+                    // Unreachable: the table of RPCs has only these numbers.
+                    _ => Err(tonic::Status::unimplemented("")),
                 }
             }
         }
@@ -132,8 +129,7 @@ pub(super) struct Served<T, S> {
 }
 
 impl<T, S> Served<T, S> {
-    pub(super) fn new(service: T, tonic: fn(Arc<T>) -> S) -> Arc<Served<T, S>> {
-        let service = Arc::new(service);
+    pub(super) fn new(service: Arc<T>, tonic: fn(Arc<T>) -> S) -> Arc<Served<T, S>> {
         Arc::new(Served { tonic: tonic(service.clone()), service })
     }
 
@@ -149,27 +145,6 @@ impl<T, S> Served<T, S> {
     {
         self.tonic.clone()
     }
-}
-
-/// How the calls of an rpc are answered.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Handling {
-    /// The name of the method on the fast path; empty for tonic.
-    method: &'static str,
-    /// Whether they free capacity or keep what is held.
-    is_freeing: bool,
-}
-
-impl Handling {
-    /// Through tonic, as calls that free nothing.
-    pub(super) const TONIC: Handling = Handling { method: "", is_freeing: false };
-}
-
-/// How calls of a method of this service are answered.
-pub(super) fn handling<T: FastPath>(method: &'static str) -> Handling {
-    let is_fast = IS_ON && T::METHODS.contains(&method);
-    let is_freeing = load::is_freeing(method);
-    Handling { method: if is_fast { method } else { "" }, is_freeing }
 }
 
 /// The response of a call that may have waited, with its grant until the response is written.
@@ -191,8 +166,8 @@ pub(super) type Answering =
 /// connection holds too many unread answers.
 /// The message must be complete by the deadline of the call.
 pub(super) fn call<T, S>(
-    served: &Arc<Served<T, S>>,
-    Handling { method, is_freeing }: Handling,
+    served: Arc<Served<T, S>>,
+    rpc: &'static Rpc,
     request: Request<Incoming>,
     preamble: &Preamble,
     holding: &Arc<ConnectionBudget>,
@@ -204,14 +179,13 @@ where
     S: Clone + Send + Sync + 'static,
     S::Future: Send,
 {
-    let served = served.clone();
     let (mut head, body) = request.into_parts();
     let mut body = Opened::new(body, holding.clone(), T::MESSAGE_BYTES_MAX);
-    let held = match quota::enter(served.service.engine(), is_freeing, &head.extensions, holding) {
+    let held = match quota::enter(served.service.engine(), rpc, &head.extensions, holding) {
         Ok(held) => held,
-        Err(error) => return limited::<T>(error, head, body, &preamble.origin.take(), call),
+        Err(error) => return limited(rpc, error, head, body, &preamble.origin.take(), call),
     };
-    let ticket = load::enter(is_freeing, preamble.timeout, &head.extensions);
+    let ticket = load::enter(rpc.frees_capacity, preamble.timeout, &head.extensions);
     let (encoding, origin) = (preamble.encoding, preamble.origin.take());
     if ticket.as_ref().is_none_or(QueuedCall::is_timed) {
         if body.is_reset() {
@@ -233,7 +207,8 @@ where
             // Decompresses what it reads.
             body.await_by_deadline(&head.headers, DEFAULT);
         }
-        if !method.is_empty()
+        if IS_ON
+            && let Some(method) = rpc.fast_path
             && encoding != Encoding::Unknown
             && let Some(message) = body.message(&head.headers, DEFAULT).await
         {
@@ -252,10 +227,10 @@ where
             let answer = served.service.answer(method, request).await;
             drop((holds, held));
             call.end(answer.as_ref().map_or_else(|status| status.code() as i32, |_| 0));
-            let answer = answer.inspect_err(|it| failed::note(T::NAME, method, &origin, it));
+            let answer = answer.inspect_err(|status| log_failure(rpc, &origin, status));
             return Ok(answered(answer, holding));
         }
-        let answer = by_tonic(served, head, body, origin, call).await;
+        let answer = by_tonic(served, rpc, head, body, origin, call).await;
         drop(held);
         answer
     })
@@ -265,6 +240,7 @@ where
 /// below 1 KiB, from where on mimalloc takes three times as long.
 fn by_tonic<T, S>(
     served: Arc<Served<T, S>>,
+    rpc: &'static Rpc,
     mut head: Parts,
     mut body: Opened,
     origin: Origin,
@@ -283,7 +259,7 @@ where
         }
         head.extensions.insert(body.await_by_deadline(&head.headers, DEFAULT));
         let (holding, holds) = (body.holding().clone(), body.holds());
-        let is_listing = is_listing(head.uri.path());
+        let is_listing = rpc.is_listing();
         let listing = if is_listing { listing(&holding, &head.headers).await } else { None };
         if !(listing.is_some() || !is_listing && holding.may_answer()) {
             return Ok(counted(call, refuse_unread()));
@@ -295,14 +271,20 @@ where
         if answer::code_of(answer.headers()).is_some_and(|code| code != Code::Ok)
             && let Some(status) = Status::from_header_map(answer.headers())
         {
-            failed::note_path(T::NAME, path.path(), &origin, &status);
+            log_failure(rpc, &origin, &status);
         }
         Ok(counted(call, answer))
     })
 }
 
+/// Logs a failed call.
+fn log_failure(rpc: &Rpc, origin: &Origin, status: &Status) {
+    failed::note(rpc.service.full_name(), rpc.name, origin, status);
+}
+
 /// Refuses a call because its namespace has reached a limit.
-fn limited<T: FastPath>(
+fn limited(
+    rpc: &Rpc,
     error: Error,
     head: Parts,
     body: Opened,
@@ -310,7 +292,7 @@ fn limited<T: FastPath>(
     call: CountedCall,
 ) -> Answering {
     let status = from_error(error);
-    failed::note_path(T::NAME, head.uri.path(), origin, &status);
+    log_failure(rpc, origin, &status);
     refused(head.headers, body, status.into_http(), call)
 }
 
@@ -332,11 +314,6 @@ fn refused(
 /// Whether the messages of a request can be compressed with gzip.
 fn is_gzip(headers: &HeaderMap) -> bool {
     headers.get(ENCODING).is_some_and(|encoding| encoding == protocol::GZIP)
-}
-
-/// Whether a call returns a page of a listing.
-fn is_listing(path: &str) -> bool {
-    path.rsplit('/').next().is_some_and(|method| method.starts_with("List"))
 }
 
 /// Waits until the caller has taken enough answers of other listings; `None` on timeout.
@@ -366,34 +343,4 @@ fn answered(
     *response.extensions_mut() = extensions;
     response.headers_mut().insert(CONTENT_TYPE, GRPC_CONTENT_TYPE);
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use prost::Message;
-    use prost_types::FileDescriptorSet;
-
-    use super::{super::*, *};
-
-    /// A misspelt name would silently go through tonic.
-    #[test]
-    fn the_methods_answered_here_are_those_of_the_services() {
-        let set = FileDescriptorSet::decode(reflection::DESCRIPTORS).unwrap();
-        let services: Vec<_> = set.file.iter().flat_map(|file| &file.service).collect();
-        for (name, methods) in [
-            (AdmissionHandlers::NAME, AdmissionHandlers::METHODS),
-            (LockHandlers::NAME, LockHandlers::METHODS),
-            (RateHandlers::NAME, RateHandlers::METHODS),
-            (SequenceHandlers::NAME, SequenceHandlers::METHODS),
-            (StockHandlers::NAME, StockHandlers::METHODS),
-            (EnvoyHandlers::NAME, EnvoyHandlers::METHODS),
-        ] {
-            let name = name.rsplit('.').next().unwrap();
-            let service = services.iter().find(|service| service.name() == name).unwrap();
-            for method in methods {
-                let found = service.method.iter().find(|known| known.name() == *method);
-                assert!(!found.expect(method).server_streaming());
-            }
-        }
-    }
 }

@@ -38,10 +38,7 @@ use hyper::{HeaderMap, Response, http::Extensions};
 use self::shares::Shares;
 use super::{fast_path::answer::AnswerBody, scope::Scope, status};
 use tollgate_core::names::Namespace;
-use tollgate_engine::{
-    budget::{self, ReachedLimit},
-    counted_verbs,
-};
+use tollgate_engine::budget::{self, ReachedLimit};
 use tollgate_telemetry::coarse;
 
 /// The namespace of calls without a scope.
@@ -66,19 +63,6 @@ const SHORT: u64 = 20_000;
 const EACH: u64 = 20_000;
 /// The retry delays of refused callers, used in turn so that they do not return together.
 const RETRY_MILLIS: [u64; 8] = [100, 260, 180, 340, 140, 300, 220, 380];
-
-/// The verbs that free capacity or extend a lease: answering them first lets others be answered.
-static FREEING: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
-    let verbs = counted_verbs().into_iter().filter(|verb| verb.frees_capacity);
-    verbs.map(|verb| verb.name).collect()
-});
-
-/// Whether an rpc, of one item or of several, frees capacity or keeps what is held.
-pub(super) fn is_freeing(method: &str) -> bool {
-    let is_of =
-        |verb: &&str| method.strip_prefix(*verb).is_some_and(|more| matches!(more, "" | "s"));
-    FREEING.iter().any(is_of)
-}
 
 /// The queue of a thread. Times are in µs, except for `each`.
 #[derive(Debug)]
@@ -243,8 +227,8 @@ fn micros() -> u64 {
     coarse().as_micros() as u64
 }
 
-/// Puts a call into the queue of this thread. Returns `None` if it must be refused. `is_freeing`: see
-/// [`is_freeing`].
+/// Puts a call into the queue of this thread. Returns `None` if it must be refused. `is_freeing` says
+/// that it frees capacity or keeps what its caller holds.
 pub(super) fn enter(
     is_freeing: bool,
     timeout: Option<Duration>,

@@ -103,24 +103,3 @@ fn a_refusal_says_why_and_when_to_come_back() {
         .collect();
     assert!(waits.iter().any(|wait| *wait != waits[0]));
 }
-
-#[test]
-fn the_rpcs_that_free_capacity_are_those_of_their_decisions() {
-    let mut freeing: Vec<_> = super::super::calls::rpcs()
-        .iter()
-        .map(|rpc| rpc.method)
-        .filter(|it| is_freeing(it))
-        .collect();
-    freeing.sort_unstable();
-    let expected = [
-        "CancelReservation",
-        "CompleteTask",
-        "CompleteTasks",
-        "ConfirmReservation",
-        "ReleaseLock",
-        "RenewLock",
-        "RenewTask",
-        "RenewTasks",
-    ];
-    assert_eq!(freeing, expected);
-}

@@ -9,7 +9,7 @@ use tonic::{Request, Response, Status, codec::CompressionEncoding};
 
 use super::{
     deadline,
-    fast_path::{fast_path, granting},
+    fast_path::granting,
     name_listing, page_token,
     pb::{
         self,
@@ -20,20 +20,17 @@ use super::{
 use tollgate_core::lock::GetLock;
 use tollgate_engine::{Engine, Submit};
 
-/// Maximum message size, bytes: more than all names together.
-const MESSAGE_BYTES_MAX: usize = 64 * 1024;
-
 /// The lock service of an engine.
 #[derive(Debug)]
 pub struct LockHandlers {
-    engine: Arc<Engine>,
+    pub(super) engine: Arc<Engine>,
 }
 
 type Answer<T> = Result<Response<T>, Status>;
 
 impl LockHandlers {
-    /// Name of the service in health checks.
-    pub const NAME: &'static str = "tollgate.v1.LockService";
+    /// Maximum message size, bytes: more than all names together.
+    pub(super) const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
     /// Creates the service.
     pub(super) fn new(engine: Arc<Engine>) -> LockHandlers {
@@ -43,16 +40,10 @@ impl LockHandlers {
     /// Wraps the service for tonic.
     pub(super) fn server(self: Arc<LockHandlers>) -> LockServiceServer<LockHandlers> {
         LockServiceServer::from_arc(self)
-            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_decoding_message_size(Self::MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip)
     }
 }
-
-fast_path!(LockHandlers, MESSAGE_BYTES_MAX, {
-    "AcquireLock" => acquire_lock,
-    "RenewLock" => renew_lock,
-    "ReleaseLock" => release_lock,
-});
 
 #[tonic::async_trait]
 impl LockService for LockHandlers {

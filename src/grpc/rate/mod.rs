@@ -12,9 +12,7 @@ use std::sync::Arc;
 use tonic::{Request, Response, Status, codec::CompressionEncoding};
 
 use super::{
-    deadline, events,
-    fast_path::fast_path,
-    page_token,
+    deadline, events, page_token,
     pb::{
         self,
         rate_service_server::{RateService, RateServiceServer},
@@ -30,13 +28,10 @@ use tollgate_core::{
 use tollgate_engine::{Answered, Engine};
 use tollgate_telemetry::metrics::refusals;
 
-/// Maximum message size, bytes: 100 checks with inline rules.
-const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
-
 /// The rate service of an engine.
 #[derive(Debug)]
 pub struct RateHandlers {
-    engine: Arc<Engine>,
+    pub(super) engine: Arc<Engine>,
     /// The configured rules, for the policies.
     rules: Arc<CurrentRules>,
 }
@@ -44,8 +39,8 @@ pub struct RateHandlers {
 type Answer<T> = Result<Response<T>, Status>;
 
 impl RateHandlers {
-    /// Name of the service in health checks.
-    pub const NAME: &'static str = "tollgate.v1.RateService";
+    /// Maximum message size, bytes: 100 checks with inline rules.
+    pub(super) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
     /// Creates the service.
     pub(super) fn new(engine: Arc<Engine>, rules: Arc<CurrentRules>) -> RateHandlers {
@@ -55,7 +50,7 @@ impl RateHandlers {
     /// Wraps the service for tonic.
     pub(super) fn server(self: Arc<RateHandlers>) -> RateServiceServer<RateHandlers> {
         RateServiceServer::from_arc(self)
-            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_decoding_message_size(Self::MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip)
     }
 }
@@ -84,11 +79,6 @@ fn log_refusal(check: &CheckRate, checked: &Answered<CheckOutcome>) {
         );
     }
 }
-
-fast_path!(RateHandlers, MESSAGE_BYTES_MAX, {
-    "CheckRate" => check_rate,
-    "CheckRates" => check_rates,
-});
 
 #[tonic::async_trait]
 impl RateService for RateHandlers {

@@ -1,17 +1,17 @@
 //! Parses requests into decisions. Each function reports all violations of a request at once.
 
-use std::sync::Arc;
+use std::{ops::RangeInclusive, sync::Arc};
 
 use bytes::Bytes;
 use tonic::{Request, Status};
 
-use super::super::{fields::Fields, page_token, pb, scope::Scope, status};
+use super::super::{elements::bounds, fields::Fields, page_token, pb, scope::Scope, status};
 use tollgate_core::{
     names::Name,
     rate::{
-        Algorithm, BAN_DURATIONS_MAX, BAN_MEMORY, BanKey, CALENDAR_MAX, CHECKS_MAX, COUNT_MAX,
-        CheckRate, GetKey, LENGTH_MAX, LENGTH_MIN, LIMITS_MAX, LimitSpec, ListBans, MeterName,
-        Policies, Rule, RuleSpec, TEXT_BYTES_MAX, TIERS_MAX, TierAction, TierSpec, UnbanKey,
+        Algorithm, BAN_MEMORY, BanKey, CALENDAR_MAX, COUNT_MAX, CheckRate, GetKey, LENGTH_MAX,
+        LENGTH_MIN, LimitSpec, ListBans, MeterName, Policies, Rule, RuleSpec, TEXT_BYTES_MAX,
+        TierAction, TierSpec, UnbanKey,
     },
     time::Millis,
 };
@@ -36,8 +36,7 @@ pub(super) fn check_rates(
     policies: &Policies,
 ) -> Result<Vec<CheckRate>, Status> {
     let mut fields = Fields::new(scope);
-    if request.checks.is_empty() || request.checks.len() > CHECKS_MAX {
-        fields.violation("checks", format!("must be 1 to {CHECKS_MAX} checks"));
+    if !fields.elements("checks", request.checks.len(), bounds::CHECK_RATES_REQUEST_CHECKS) {
         return fields.finish(None);
     }
     let mut checks = Vec::with_capacity(request.checks.len());
@@ -104,11 +103,11 @@ fn rule(fields: &mut Fields, rule: pb::Rule) -> Option<Rule> {
     let ban_memory = fields.duration("ban_memory", rule.ban_memory, LENGTH_MIN..=LENGTH_MAX);
     // The number is checked before the elements are parsed: a message has space for a million
     // elements.
-    let limits = few(fields, "limits", rule.limits, LIMITS_MAX)?.into_iter().enumerate();
+    let limits = few(fields, "limits", rule.limits, bounds::RULE_LIMITS)?.into_iter().enumerate();
     let limits = limits
         .map(|(i, spec)| fields.below(format_args!("limits[{i}]."), |fields| limit(fields, spec)))
         .collect();
-    let tiers = few(fields, "tiers", rule.tiers, TIERS_MAX)?.into_iter().enumerate();
+    let tiers = few(fields, "tiers", rule.tiers, bounds::RULE_TIERS)?.into_iter().enumerate();
     let tiers = tiers
         .map(|(i, spec)| fields.below(format_args!("tiers[{i}]."), |fields| tier(fields, spec)))
         .collect();
@@ -125,12 +124,13 @@ fn rule(fields: &mut Fields, rule: pb::Rule) -> Option<Rule> {
 }
 
 /// Checks the number of elements of a repeated field.
-fn few<T>(fields: &mut Fields, field: &str, all: Vec<T>, most: usize) -> Option<Vec<T>> {
-    if all.len() > most {
-        fields.violation(field, format!("must be at most {most} {field}"));
-        return None;
-    }
-    Some(all)
+fn few<T>(
+    fields: &mut Fields,
+    field: &str,
+    all: Vec<T>,
+    bound: RangeInclusive<usize>,
+) -> Option<Vec<T>> {
+    fields.elements(field, all.len(), bound).then_some(all)
 }
 
 /// Parses a limit. An unset algorithm is a sliding window.
@@ -173,7 +173,7 @@ fn tier(fields: &mut Fields, tier: pb::Tier) -> TierSpec {
         Ok(pb::TierAction::Throttle) => Some(TierAction::Throttle),
         Ok(pb::TierAction::Ban) => Some(TierAction::Ban),
     };
-    let durations = few(fields, "ban_durations", tier.ban_durations, BAN_DURATIONS_MAX);
+    let durations = few(fields, "ban_durations", tier.ban_durations, bounds::TIER_BAN_DURATIONS);
     let durations = durations.unwrap_or_default().into_iter().enumerate();
     let ban_durations = durations.filter_map(|(i, duration)| {
         let field = format!("ban_durations[{i}]");

@@ -18,9 +18,7 @@ use bytes::Bytes;
 use tonic::{Request, Response, Status, codec::CompressionEncoding};
 
 use super::{
-    access, deadline,
-    fast_path::fast_path,
-    name_listing, page_token,
+    access, deadline, name_listing, page_token,
     pb::{
         self,
         sequence_service_server::{SequenceService, SequenceServiceServer},
@@ -36,16 +34,13 @@ use tollgate_core::{
 use tollgate_engine::Engine;
 use tollgate_telemetry::line_pace::LinePace;
 
-/// Maximum message size, bytes: more than all names together.
-const MESSAGE_BYTES_MAX: usize = 64 * 1024;
-
 /// Audit lines about floors of NextSequence, which a caller can cause at any pace: 20 a second.
 static FLOORS: LinePace = LinePace::new(20, Duration::from_secs(1));
 
 /// The sequence service of an engine.
 #[derive(Debug)]
 pub struct SequenceHandlers {
-    engine: Arc<Engine>,
+    pub(super) engine: Arc<Engine>,
     /// The configured rules, for those of sequences.
     rules: Arc<CurrentRules>,
     /// The number of values that this server has given out in the default namespace.
@@ -55,8 +50,8 @@ pub struct SequenceHandlers {
 type Answer<T> = Result<Response<T>, Status>;
 
 impl SequenceHandlers {
-    /// Name of the service in health checks.
-    pub const NAME: &'static str = "tollgate.v1.SequenceService";
+    /// Maximum message size, bytes: more than all names together.
+    pub(super) const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
     /// Creates the service.
     pub(super) fn new(engine: Arc<Engine>, rules: Arc<CurrentRules>) -> SequenceHandlers {
@@ -66,14 +61,10 @@ impl SequenceHandlers {
     /// Wraps the service for tonic.
     pub(super) fn server(self: Arc<SequenceHandlers>) -> SequenceServiceServer<SequenceHandlers> {
         SequenceServiceServer::from_arc(self)
-            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_decoding_message_size(Self::MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip)
     }
 }
-
-fast_path!(SequenceHandlers, MESSAGE_BYTES_MAX, {
-    "NextSequence" => next_sequence,
-});
 
 #[tonic::async_trait]
 impl SequenceService for SequenceHandlers {

@@ -11,9 +11,7 @@ use std::{sync::Arc, time::Instant};
 use tonic::{Request, Response, Status, codec::CompressionEncoding};
 
 use super::{
-    deadline,
-    fast_path::fast_path,
-    name_listing, page_token,
+    deadline, name_listing, page_token,
     pb::{
         self,
         stock_service_server::{StockService, StockServiceServer},
@@ -28,20 +26,17 @@ use tollgate_core::{
 };
 use tollgate_engine::{Engine, Stages};
 
-/// Maximum message size, bytes: more than all names together.
-const MESSAGE_BYTES_MAX: usize = 64 * 1024;
-
 /// The stock service of an engine.
 #[derive(Debug)]
 pub struct StockHandlers {
-    engine: Arc<Engine>,
+    pub(super) engine: Arc<Engine>,
 }
 
 type Answer<T> = Result<Response<T>, Status>;
 
 impl StockHandlers {
-    /// Name of the service in health checks.
-    pub const NAME: &'static str = "tollgate.v1.StockService";
+    /// Maximum message size, bytes: more than all names together.
+    pub(super) const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
     /// Creates the service.
     pub(super) fn new(engine: Arc<Engine>) -> StockHandlers {
@@ -51,7 +46,7 @@ impl StockHandlers {
     /// Wraps the service for tonic.
     pub(super) fn server(self: Arc<StockHandlers>) -> StockServiceServer<StockHandlers> {
         StockServiceServer::from_arc(self)
-            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_decoding_message_size(Self::MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip)
     }
 
@@ -76,12 +71,6 @@ impl StockHandlers {
         }
     }
 }
-
-fast_path!(StockHandlers, MESSAGE_BYTES_MAX, {
-    "ReserveStock" => reserve_stock,
-    "ConfirmReservation" => confirm_reservation,
-    "CancelReservation" => cancel_reservation,
-});
 
 #[tonic::async_trait]
 impl StockService for StockHandlers {

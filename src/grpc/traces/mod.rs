@@ -12,8 +12,7 @@ use hyper::{HeaderMap, Request};
 use tonic::Code;
 
 use super::{
-    access::{Service, rpc},
-    calls,
+    rpcs::{self, KnownRpc, Service},
     scope::{NotedNames, Origin, Scope},
     status::code_name,
 };
@@ -28,8 +27,6 @@ use traceparent::TraceParent;
 
 /// The method of a call that the server does not know.
 const OTHER: &str = "_OTHER";
-/// The RPCs of health, which need no permission.
-const HEALTH: [&str; 2] = ["grpc.health.v1.Health/Check", "grpc.health.v1.Health/Watch"];
 
 /// Decides which calls are sampled, and starts their spans.
 #[derive(Debug, Clone)]
@@ -62,7 +59,7 @@ pub(super) struct ServerSpan {
     calls: Calls,
     parent: Option<Parent>,
     start: SpanStart,
-    method: Cow<'static, str>,
+    method: &'static str,
     /// The position of its RPC in the list of all RPCs.
     position: usize,
     /// Whether the names in the request are pools.
@@ -76,14 +73,14 @@ pub(super) struct ServerSpan {
 impl ServerSpan {
     fn new(path: &str, parent: Option<TraceParent>, recorder: Arc<dyn Recorder>) -> ServerSpan {
         let call = CallSpan::new(parent.map(|parent| parent.trace), recorder);
-        let known = calls::find(path);
+        let known = rpcs::find(path);
         ServerSpan {
             calls: Arc::new([call]),
             parent: parent.map(|parent| Parent { span: parent.span, is_remote: true }),
             start: SpanStart::now(),
-            method: method(path),
+            method: method(known),
             position: known.position,
-            has_pools: known.rpc.is_some_and(|rpc| rpc.service == Service::Admission),
+            has_pools: known.rpc.as_ref().is_some_and(|rpc| rpc.service == Service::Admission),
             origin: Origin::default(),
             pools: None,
             is_ended: false,
@@ -121,7 +118,7 @@ impl ServerSpan {
         let text = |text: Cow<'static, str>| SpanValue::Text(text);
         let mut attributes: Vec<Attribute> = vec![
             ("rpc.system.name", text("grpc".into())),
-            ("rpc.method", text(self.method.clone())),
+            ("rpc.method", text(self.method.into())),
             ("rpc.response.status_code", text(code_name.clone().into())),
         ];
         if code != Code::Ok {
@@ -141,9 +138,9 @@ impl ServerSpan {
             context: call.context,
             parent: self.parent,
             kind: SpanKind::Server,
-            name: match &*self.method {
+            name: match self.method {
                 OTHER => "grpc".into(),
-                _ => self.method.clone(),
+                _ => self.method.into(),
             },
             start,
             end,
@@ -163,14 +160,9 @@ impl Drop for ServerSpan {
     }
 }
 
-/// The RPC of a path, as `service/method`.
-fn method(path: &str) -> Cow<'static, str> {
-    let name = path.strip_prefix('/').unwrap_or_default();
-    match HEALTH.iter().find(|known| **known == name) {
-        Some(known) => Cow::Borrowed(known),
-        None if rpc::of(path).is_some() => Cow::Owned(name.to_owned()),
-        None => Cow::Borrowed(OTHER),
-    }
+/// The name of an RPC, as `service/method`.
+fn method(known: &KnownRpc) -> &'static str {
+    known.labels.path.strip_prefix('/').unwrap_or(OTHER)
 }
 
 /// Whether a code means a fault of the server, not of its caller.

@@ -28,7 +28,7 @@ use tokio::{
     time::sleep,
 };
 
-use crate::grpc::{CurrentRules, JsonService, Routes, access::Access, rpcs};
+use crate::grpc::{CurrentRules, JsonService, Routes, access::Access, counted_verbs, rpcs};
 use console::{Console, STREAM_AGE_MAX};
 use pages::AdminPages;
 use places::{AdminPlace, AdminPlaces};
@@ -70,7 +70,14 @@ impl Admin {
         reload: Option<Arc<dyn Reload>>,
     ) -> ServerSources {
         let ready_when_degraded = self.ready_when_degraded;
-        ServerSources { ready_when_degraded, rpcs: rpcs(), connections, replicas, reload }
+        ServerSources {
+            ready_when_degraded,
+            rpcs: rpcs(),
+            verbs: counted_verbs(),
+            connections,
+            replicas,
+            reload,
+        }
     }
 
     /// Creates the series of pools. Fails if a glob is invalid.

@@ -9,6 +9,9 @@ use std::{
 };
 
 use pb::{AdmitDecision, CompleteVerdict};
+use prost::Message;
+use prost_reflect::DescriptorPool;
+use prost_types::{FileDescriptorProto, FileDescriptorSet};
 use tokio::time::{sleep, timeout};
 use tollgate_client::pb;
 use tonic::{Code, Request, transport::Channel};
@@ -84,6 +87,39 @@ async fn both_versions_of_reflection_list_the_services() {
             assert!(services.iter().any(|service| service == name), "{name}: {services:?}");
         }
     }
+}
+
+/// grpcurl asks for the file of a service, then for each file that it imports.
+#[tokio::test(flavor = "multi_thread")]
+async fn reflection_serves_a_service_with_every_file_that_it_imports() {
+    use tonic_reflection::pb::v1::{
+        ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+        server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+    };
+    let server = Server::start(&[]).await;
+    let channel = Channel::from_shared(server.address()).unwrap().connect().await.unwrap();
+    let mut client = ServerReflectionClient::new(channel);
+    let (mut files, mut missing) = (FileDescriptorSet::default(), Vec::new());
+    let mut next = Some(MessageRequest::FileContainingSymbol("tollgate.v1.StockService".into()));
+    while let Some(request) = next {
+        let request =
+            ServerReflectionRequest { host: String::new(), message_request: Some(request) };
+        let answers = client.server_reflection_info(tokio_stream::once(request)).await;
+        let answer = answers.unwrap().into_inner().message().await.unwrap().unwrap();
+        let Some(MessageResponse::FileDescriptorResponse(found)) = answer.message_response else {
+            panic!("{answer:?}");
+        };
+        for file in found.file_descriptor_proto {
+            let file = FileDescriptorProto::decode(file.as_slice()).unwrap();
+            missing.extend(file.dependency.iter().cloned());
+            files.file.push(file);
+        }
+        missing.retain(|name: &String| !files.file.iter().any(|file| file.name() == name));
+        next = missing.pop().map(MessageRequest::FileByFilename);
+    }
+    assert!(files.file.iter().any(|file| file.name() == "tollgate/v1/options.proto"), "{files:?}");
+    let pool = DescriptorPool::from_file_descriptor_set(files).unwrap();
+    assert!(pool.get_service_by_name("tollgate.v1.StockService").is_some());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,7 +13,7 @@ use crate::{
     page::{ConsolePage, Problem},
     visit::Visit,
 };
-use tollgate_status::{metrics::ProcessTotals, status::Status};
+use tollgate_status::status::Status;
 use tollgate_telemetry::metrics::{CODE_NAMES, CODES};
 
 /// Pools in the list.
@@ -104,7 +104,7 @@ fn store(visit: &Visit) -> StoreTemplate {
     let status = visit.server().status();
     let running = Ago::new(visit.server().start(), visit.now());
     let totals = visit.may_read_server().then(|| {
-        let totals = ProcessTotals::now();
+        let totals = visit.server().totals();
         OverviewTotals {
             failovers: count(totals.failovers),
             store_failures: count(totals.store_failures),

@@ -3,11 +3,11 @@
 use std::array;
 
 use tollgate_core::script;
-use tollgate_engine::counted_verbs;
+use tollgate_engine::CountedVerb;
 use tollgate_telemetry::metrics::{CODES, CellTotals, METHODS_MAX};
 
 /// The outcomes that refuse what a caller asked for.
-const REFUSALS: [&str; 9] = [
+pub const REFUSALS: [&str; 9] = [
     "full",
     "paused",
     "throttle",
@@ -39,11 +39,11 @@ pub struct ProcessTotals {
 }
 
 impl ProcessTotals {
-    /// Sums the counters.
-    pub fn now() -> ProcessTotals {
+    /// Sums the counters; `verbs` are those whose outcomes are counted.
+    pub fn now(verbs: &[CountedVerb]) -> ProcessTotals {
         let cells = CellTotals::now();
         let (mut refusals, mut late_results) = (0, 0);
-        for verb in counted_verbs() {
+        for verb in verbs {
             for (index, outcome) in verb.outcomes.iter().enumerate() {
                 let count = || cells.sum(|cells| &cells.decisions[verb.script.index][index]);
                 if REFUSALS.contains(outcome) {
@@ -65,19 +65,6 @@ impl ProcessTotals {
             late_results,
             failovers: cells.sum(|cells| &cells.failovers),
             store_failures: store_failures.map(|count| count.get()).sum(),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_refusal_is_an_outcome_of_a_verb() {
-        let verbs = counted_verbs();
-        for refusal in REFUSALS {
-            assert!(verbs.iter().any(|verb| verb.outcomes.contains(&refusal)), "{refusal}");
         }
     }
 }

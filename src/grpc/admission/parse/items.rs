@@ -1,13 +1,15 @@
 //! Parses the requests of a batch. An invalid request is an error of that request alone.
 
+use std::ops::RangeInclusive;
+
 use tonic::Status;
 
 use super::{
-    super::super::{fields::Fields, pb, scope::Scope},
+    super::super::{elements::bounds, fields::Fields, pb, scope::Scope},
     admit, complete, renew,
 };
 use tollgate_core::{
-    admission::{AdmitTask, Catalog, CompleteTask, REQUESTS_MAX, RenewTask, Settings},
+    admission::{AdmitTask, Catalog, CompleteTask, RenewTask, Settings},
     names::Name,
 };
 
@@ -52,7 +54,8 @@ pub(in crate::grpc::admission) fn admit_tasks(
     scope: Scope,
     catalog: &Catalog,
 ) -> Result<Items<AdmitTask>, Status> {
-    items(request.requests, scope, catalog, |fields, mut request, settings| {
+    let requests = (request.requests, bounds::ADMIT_TASKS_REQUEST_REQUESTS);
+    items(requests, scope, catalog, |fields, mut request, settings| {
         if request.max_wait.take().is_some() {
             fields.violation("max_wait", "is not allowed in a batch");
         }
@@ -66,7 +69,8 @@ pub(in crate::grpc::admission) fn complete_tasks(
     scope: Scope,
     catalog: &Catalog,
 ) -> Result<Items<CompleteTask>, Status> {
-    items(request.requests, scope, catalog, |fields, request, settings| {
+    let requests = (request.requests, bounds::COMPLETE_TASKS_REQUEST_REQUESTS);
+    items(requests, scope, catalog, |fields, request, settings| {
         complete(fields, request, |pool| settings.of(pool))
     })
 }
@@ -77,21 +81,21 @@ pub(in crate::grpc::admission) fn renew_tasks(
     scope: Scope,
     catalog: &Catalog,
 ) -> Result<Items<RenewTask>, Status> {
-    items(request.requests, scope, catalog, |fields, request, settings| {
+    let requests = (request.requests, bounds::RENEW_TASKS_REQUEST_REQUESTS);
+    items(requests, scope, catalog, |fields, request, settings| {
         renew(fields, request, |pool| settings.of(pool))
     })
 }
 
-/// Parses 1 to 1,000 requests. Another number fails the call.
+/// Parses the requests. A number of them outside the bound fails the call.
 fn items<Q, D>(
-    requests: Vec<Q>,
+    (requests, bound): (Vec<Q>, RangeInclusive<usize>),
     scope: Scope,
     catalog: &Catalog,
     mut parse: impl FnMut(&mut Fields, Q, &mut LastSettings<'_>) -> Option<D>,
 ) -> Result<Items<D>, Status> {
     let mut fields = Fields::new(scope);
-    if requests.is_empty() || requests.len() > REQUESTS_MAX {
-        fields.violation("requests", format!("must be 1 to {REQUESTS_MAX} requests"));
+    if !fields.elements("requests", requests.len(), bound) {
         return fields.finish(None);
     }
     let mut settings = LastSettings { catalog, last: None };

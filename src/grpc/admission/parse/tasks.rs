@@ -3,13 +3,13 @@
 use tonic::Status;
 
 use super::{
-    super::super::{fields::Fields, page_token, pb, scope::Scope},
+    super::super::{elements::bounds, fields::Fields, page_token, pb, scope::Scope},
     task_name,
 };
 use tollgate_core::{
     admission::{
-        CancelTask, Catalog, ENQUEUE_MAX, EnqueueTask, ListTasks, ListedState, PAYLOAD_BYTES_MAX,
-        RequeueTask, Settings, TaskCursor, TaskName,
+        CancelTask, Catalog, EnqueueTask, ListTasks, ListedState, PAYLOAD_BYTES_MAX, RequeueTask,
+        Settings, TaskCursor, TaskName,
     },
     names::Name,
 };
@@ -23,8 +23,7 @@ pub(in crate::grpc::admission) fn enqueue_tasks(
 ) -> Result<Vec<EnqueueTask>, Status> {
     let mut fields = Fields::new(scope);
     let pool = fields.partition("pool", request.pool);
-    if request.tasks.is_empty() || request.tasks.len() > ENQUEUE_MAX {
-        fields.violation("tasks", format!("must be 1 to {ENQUEUE_MAX} tasks"));
+    if !fields.elements("tasks", request.tasks.len(), bounds::ENQUEUE_TASKS_REQUEST_TASKS) {
         return fields.finish(None);
     }
     let settings = pool.as_ref().map(|pool| catalog.settings(pool));

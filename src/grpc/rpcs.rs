@@ -1,0 +1,93 @@
+//! The table of RPCs: what the server knows about a call before it reads the message.
+//!
+//! `build.rs` generates the table from the options of the proto files (`rpcs/generate.rs`). From them it
+//! also generates the bounds of repeated fields ([`super::elements`]), the handlers on the fast path
+//! ([`super::fast_paths`]) and the counted verbs. So an RPC is declared in its proto file only.
+
+use std::{collections::HashMap, sync::LazyLock};
+
+use ahash::RandomState;
+
+use tollgate_telemetry::metrics::{METHODS_MAX, RpcLabels};
+
+/// Only the build script and tests run the generator.
+#[cfg(test)]
+mod generate;
+mod permission;
+#[cfg(test)]
+mod tests;
+
+pub use permission::{Permission, Permissions, Services};
+
+/// A row of the table.
+#[derive(Debug)]
+pub(super) struct KnownRpc {
+    /// Its position in the table, which is the position of its counters.
+    pub(super) position: usize,
+    /// Its path, service, name and kind.
+    pub(super) labels: RpcLabels,
+    /// `None` for health and reflection, which need no permission, and for unknown RPCs.
+    pub(super) rpc: Option<Rpc>,
+}
+
+/// An RPC of Tollgate, or of Envoy's service.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Rpc {
+    pub(super) service: Service,
+    pub(super) name: &'static str,
+    /// The permission that a caller needs.
+    pub(super) permission: Permission,
+    /// Whether it answers with a stream that has no end of its own.
+    pub(super) is_watch: bool,
+    /// Whether it frees capacity or keeps what its caller holds. Answering such calls first lets
+    /// others be answered.
+    pub(super) frees_capacity: bool,
+    /// Its number on the fast path of its service; `None` if tonic answers it.
+    pub(super) fast_path: Option<usize>,
+}
+
+impl Rpc {
+    /// Whether it answers with a page of a listing.
+    pub(super) fn is_listing(&self) -> bool {
+        self.name.starts_with("List")
+    }
+}
+
+include!(concat!(env!("OUT_DIR"), "/rpcs.rs"));
+
+/// The labels of all RPCs, in the order of their counters.
+static LABELS: [RpcLabels; RPCS.len()] = {
+    assert!(RPCS.len() <= METHODS_MAX, "raise METHODS_MAX of tollgate-telemetry");
+    let mut labels = [RPCS[0].labels; RPCS.len()];
+    let mut position = 1;
+    while position < RPCS.len() {
+        labels[position] = RPCS[position].labels;
+        position += 1;
+    }
+    labels
+};
+
+/// The labels of all RPCs. The first entry counts calls of unknown paths.
+pub fn rpcs() -> &'static [RpcLabels] {
+    &LABELS
+}
+
+/// All RPCs by their URL paths: each call is looked up once.
+static BY_PATH: LazyLock<HashMap<&str, &KnownRpc, RandomState>> =
+    LazyLock::new(|| RPCS.iter().map(|known| (known.labels.path, known)).collect());
+
+/// Finds the row of a URL path; the row of unknown RPCs if there is no other.
+pub(super) fn find(path: &str) -> &'static KnownRpc {
+    BY_PATH.get(path).copied().unwrap_or(&RPCS[0])
+}
+
+/// All RPCs with a permission.
+#[cfg(any(test, fuzzing))]
+pub(super) fn all() -> impl Iterator<Item = &'static Rpc> {
+    RPCS.iter().filter_map(|known| known.rpc.as_ref())
+}
+
+/// Finds an RPC with a permission by its URL path.
+pub(super) fn of(path: &str) -> Option<&'static Rpc> {
+    find(path).rpc.as_ref()
+}

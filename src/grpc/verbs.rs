@@ -1,0 +1,29 @@
+//! The verbs whose outcomes are counted: those of the RPCs with the option `counted`.
+
+use tollgate_core::*;
+use tollgate_engine::CountedVerb;
+
+/// The names of the RPCs, where the type has another one: `rate::Ban` is a ban in force.
+mod rate {
+    pub(super) use tollgate_core::rate::{BanKey as Ban, UnbanKey as Unban, *};
+}
+
+/// All counted verbs.
+pub fn counted_verbs() -> Vec<CountedVerb> {
+    include!(concat!(env!("OUT_DIR"), "/verbs.rs"))
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_status::metrics::REFUSALS;
+
+    use super::*;
+
+    #[test]
+    fn every_refusal_is_an_outcome_of_a_verb() {
+        let verbs = counted_verbs();
+        for refusal in REFUSALS {
+            assert!(verbs.iter().any(|verb| verb.outcomes.contains(&refusal)), "{refusal}");
+        }
+    }
+}
