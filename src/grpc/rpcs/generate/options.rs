@@ -79,12 +79,13 @@ impl OptionReader {
             _ => envoy.map(|(_, permission, _)| *permission),
         };
         if permission.is_none() {
-            self.problem(match service == ENVOY {
-                true => format!("{path} has no permission: add a row to ENVOY_RPCS in {}", file!()),
-                false => format!(
+            self.problem(if service == ENVOY {
+                format!("{path} has no permission: add a row to ENVOY_RPCS in {}", file!())
+            } else {
+                format!(
                     "{path} has no permission: add `option (permission) = PERMISSION_USE;`, or \
                      PERMISSION_READ or PERMISSION_MANAGE, as {OPTIONS} describes"
-                ),
+                )
             });
         }
         if method.is_client_streaming() {
