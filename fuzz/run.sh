@@ -26,6 +26,7 @@ program=target/$triple/release/tollgate-fuzz
 if [[ -n $play ]]; then
     exec "$program" "$play"
 fi
+./corpus.sh unpack
 exec "$program" \
     -artifact_prefix=artifacts/ -max_len=4096 -timeout=10 -rss_limit_mb=2048 \
     "$@" "found/$target" "corpus/$target"

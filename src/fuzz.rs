@@ -6,7 +6,7 @@ use tollgate_engine as engine;
 /// Runs one input. A fault is a panic.
 pub type Target = fn(&[u8]);
 
-/// The targets by name. `fuzz/corpus/` has a folder for each.
+/// The targets by name. The corpus, `fuzz/corpus.tar.gz`, contains a folder for each.
 pub const TARGETS: [(&str, Target); 6] = [
     ("config", config::fuzz::file),
     ("entry", engine::fuzz::entries),

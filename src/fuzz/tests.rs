@@ -1,7 +1,13 @@
 //! Plays every file of the corpus, and a bounded number of mutations from a fixed seed.
 
-use std::{fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{BufReader, Read},
+    path::Path,
+};
 
+use flate2::bufread::GzDecoder;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -12,13 +18,19 @@ const MUTATIONS: usize = 3_000;
 /// The most bytes of an input.
 const BYTES_MAX: usize = 4_096;
 
-/// The inputs of a target, in the order of their names.
-fn corpus(target: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
-    let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
-    let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    files.iter().map(|file| fs::read(file).unwrap()).collect()
+/// The inputs of each target, in the order of the archive, which is that of their names.
+fn corpus() -> BTreeMap<String, Vec<Vec<u8>>> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus.tar.gz");
+    let archive = BufReader::new(File::open(file).unwrap());
+    let mut inputs = BTreeMap::<_, Vec<_>>::new();
+    for entry in tar::Archive::new(GzDecoder::new(archive)).entries().unwrap() {
+        let mut entry = entry.unwrap();
+        let target = entry.path().unwrap().parent().unwrap().display().to_string();
+        let mut input = Vec::new();
+        entry.read_to_end(&mut input).unwrap();
+        inputs.entry(target).or_default().push(input);
+    }
+    inputs
 }
 
 /// Changes an input in one to four places.
@@ -46,13 +58,14 @@ fn mutate(random: &mut ChaCha8Rng, inputs: &[Vec<u8>]) -> Vec<u8> {
 
 #[test]
 fn no_input_of_the_corpus_panics_and_no_mutation_of_it() {
+    let mut corpus = corpus();
     for (name, target) in TARGETS {
-        let inputs = corpus(name);
-        assert!(!inputs.is_empty(), "{name} has no corpus");
+        let inputs = corpus.remove(name).unwrap_or_else(|| panic!("{name} has no corpus"));
         inputs.iter().for_each(|input| target(input));
         let mut random = ChaCha8Rng::seed_from_u64(1);
         for _ in 0..MUTATIONS {
             target(&mutate(&mut random, &inputs));
         }
     }
+    assert!(corpus.is_empty(), "inputs of no target: {:?}", corpus.keys());
 }

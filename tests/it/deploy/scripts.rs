@@ -4,8 +4,9 @@ use std::process::Command;
 
 use crate::deploy::{path, succeed, tool};
 
-const SCRIPTS: [&str; 6] = [
+const SCRIPTS: [&str; 7] = [
     ".ci/run",
+    "fuzz/corpus.sh",
     "fuzz/run.sh",
     "tests/clients.sh",
     "tests/farm.sh",
