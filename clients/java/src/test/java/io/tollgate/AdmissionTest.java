@@ -104,7 +104,7 @@ class AdmissionTest {
 
   private static void awaitWaiters(Pool pool, int waiters) {
     while (pool.status().waiters() != waiters) {
-      Thread.onSpinWait();
+      TestServer.pause();
     }
   }
 

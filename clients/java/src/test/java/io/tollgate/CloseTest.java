@@ -51,12 +51,12 @@ class CloseTest {
     AdmitOptions waiting = AdmitOptions.defaults().withMaxWait(Duration.ofMinutes(5));
     var call = tollgate.pool("wait").admitAsync("d", "t", waiting);
     while (pool.status().waiters() == 0) {
-      Thread.onSpinWait();
+      TestServer.pause();
     }
     tollgate.close();
     unavailable(call);
     while (pool.status().waiters() > 0) {
-      Thread.onSpinWait();
+      TestServer.pause();
     }
     assertEquals(CompleteVerdict.COMPLETED, holder.complete(Outcome.SUCCEEDED));
   }

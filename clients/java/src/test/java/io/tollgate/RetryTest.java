@@ -222,7 +222,7 @@ class RetryTest {
             });
     caller.start();
     while (server.requestIds.isEmpty()) {
-      Thread.onSpinWait();
+      TestServer.pause();
     }
     caller.interrupt();
     assertEquals(Status.Code.CANCELLED, error.get().code());

@@ -153,7 +153,7 @@ class SeveralServersTest {
         while (permit.remaining().compareTo(left) <= 0) {
           assertTrue(permit.valid());
           left = permit.remaining();
-          Thread.onSpinWait();
+          TestServer.pause();
         }
       }
     }
@@ -175,6 +175,7 @@ class SeveralServersTest {
     }
     while (pool.status().waiters() < 700) {
       assertTrue(permit.valid());
+      TestServer.pause();
     }
     assertEquals(CompleteVerdict.COMPLETED, permit.complete(Outcome.SUCCEEDED));
     CompletableFuture.anyOf(waits.toArray(CompletableFuture[]::new)).get(60, TimeUnit.SECONDS);

@@ -97,7 +97,7 @@ class StoreTest {
                 .withMaxWait(Duration.ofSeconds(60))
                 .withLease(Duration.ofSeconds(5)));
     while (lock.status().waiters() == 0) {
-      Thread.onSpinWait();
+      TestServer.pause();
     }
     first.release();
     HeldLock second = Op.await(waiting).acquired().orElseThrow();
@@ -160,7 +160,7 @@ class StoreTest {
         ReserveOptions.defaults().withBuyer("b", 2).withHold(Duration.ofMillis(1));
     var unused = stock.reserve("o1", 2, options).held().orElseThrow();
     while (stock.get().reserved() > 0) {
-      Thread.onSpinWait();
+      TestServer.pause();
     }
     Confirmation late = stock.confirm("o1");
     assertEquals(ConfirmOutcome.CONFIRMED, late.outcome());

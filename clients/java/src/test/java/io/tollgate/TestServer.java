@@ -9,6 +9,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.locks.LockSupport;
 
 /** A real server on a free port of 127.0.0.1. */
 final class TestServer implements AutoCloseable {
@@ -59,6 +60,11 @@ final class TestServer implements AutoCloseable {
     }
   }
 
+  /** Sleeps between two looks at a condition, so that other processes get the cores. */
+  static void pause() {
+    LockSupport.parkNanos(2_000_000);
+  }
+
   /** Waits until a port of 127.0.0.1 accepts connections. */
   static void awaitPort(int port, Process process) throws IOException {
     while (true) {
@@ -69,7 +75,7 @@ final class TestServer implements AutoCloseable {
         if (!process.isAlive()) {
           throw new IOException("the process ended with " + process.exitValue(), refused);
         }
-        Thread.onSpinWait();
+        TestServer.pause();
       }
     }
   }

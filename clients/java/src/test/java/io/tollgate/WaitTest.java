@@ -67,7 +67,7 @@ class WaitTest {
 
   private static void await(IntSupplier value, int atLeast) {
     while (value.getAsInt() < atLeast) {
-      Thread.onSpinWait();
+      TestServer.pause();
     }
   }
 
@@ -122,7 +122,7 @@ class WaitTest {
     await(() -> firstCalls.sent(method), 3);
     assertTrue(wait.cancel(true));
     while (pool.status().waiters() > 0) {
-      Thread.onSpinWait();
+      TestServer.pause();
     }
     assertEquals(CompleteVerdict.COMPLETED, holder.complete(Outcome.SUCCEEDED));
   }
