@@ -17,7 +17,7 @@
 //!
 //! There are no threads, no real time and no real disk: a seed determines the history. The seed is
 //! printed. `TOLLGATE_TEST_SEED` plays it again, and `TOLLGATE_TEST_STEPS` sets the number of
-//! steps.
+//! steps. In `tests/run.sh all` the tests together play more than a million.
 
 #![allow(
     clippy::expect_used,
@@ -40,6 +40,8 @@ mod pool;
 mod rate;
 mod sequence;
 mod stock;
+#[path = "../support/tier.rs"]
+mod tier;
 mod world;
 
 use std::hash::DefaultHasher;
@@ -47,8 +49,11 @@ use std::hash::DefaultHasher;
 use tollgate_engine::embedded::Durability;
 use world::{Ends, World};
 
-/// Number of steps of a test; the tests together have more than a million.
-const STEPS: u64 = 125_000;
+/// Number of steps of a test.
+fn steps() -> u64 {
+    let usual = if tier::is_full() { 125_000 } else { 50_000 };
+    setting("TOLLGATE_TEST_STEPS").unwrap_or(usual)
+}
 
 fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
@@ -74,7 +79,7 @@ fn simulate(durability: Durability, ends: Ends, number: u64) {
     }
     let seed = given.unwrap_or_else(rand::random);
     println!("TOLLGATE_TEST_SEED={seed}");
-    play(seed, durability, ends, setting("TOLLGATE_TEST_STEPS").unwrap_or(STEPS), false);
+    play(seed, durability, ends, steps(), false);
 }
 
 macro_rules! simulations {

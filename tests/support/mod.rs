@@ -21,5 +21,6 @@ pub mod requests;
 pub mod reread;
 pub mod sequences;
 pub mod stocks;
+pub mod tier;
 pub mod twins;
 pub mod wire;

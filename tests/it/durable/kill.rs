@@ -5,7 +5,7 @@
 //! Under `none`, all lost changes were acknowledged within one second. If the disk stalled, that
 //! second may be long before the kill, since calls waited for the disk from then on.
 //!
-//! `TOLLGATE_TEST_KILLS` sets the number of kills; default 20.
+//! `TOLLGATE_TEST_KILLS` sets the number of kills. The default is 20 in `tests/run.sh all`, else 6.
 
 mod book;
 
@@ -28,6 +28,7 @@ use crate::{
         process::{Server, TempFolder},
         sequences::{next, patient},
         stocks::Shop,
+        tier,
         world::{World, capacity, seconds},
     },
 };
@@ -38,8 +39,11 @@ const STOCK: i64 = 10_000_000;
 const HOURS: f64 = 6.0 * 3600.0;
 
 fn kills() -> usize {
-    let kills = std::env::var("TOLLGATE_TEST_KILLS");
-    kills.map_or(20, |kills| kills.parse().expect("TOLLGATE_TEST_KILLS is a number"))
+    match std::env::var("TOLLGATE_TEST_KILLS") {
+        Ok(kills) => kills.parse().expect("TOLLGATE_TEST_KILLS is a number"),
+        Err(_) if tier::is_full() => 20,
+        Err(_) => 6,
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
