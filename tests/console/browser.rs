@@ -186,8 +186,13 @@ impl Browser {
 
     /// Sets the width of the page and the preferred colours.
     pub async fn look(&self, width: u32, theme: Theme) {
+        self.look_at(width, 720, theme).await;
+    }
+
+    /// Sets the width and the height of the window, and the theme.
+    pub async fn look_at(&self, width: u32, height: u32, theme: Theme) {
         let metrics =
-            json!({ "width": width, "height": 720, "deviceScaleFactor": 1, "mobile": false });
+            json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         self.devtools("Emulation.setDeviceMetricsOverride", metrics).await;
         let features = json!([{ "name": "prefers-color-scheme", "value": theme.name() }]);
         self.devtools("Emulation.setEmulatedMedia", json!({ "features": features })).await;

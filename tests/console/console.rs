@@ -82,6 +82,11 @@ pub struct Console {
 impl Console {
     /// Starts a server whose store is up.
     pub async fn start(engine: Engine) -> Console {
+        Console::start_with(engine, "").await
+    }
+
+    /// The same, with more configuration.
+    pub async fn start_with(engine: Engine, more: &str) -> Console {
         let redis = match engine {
             Engine::Embedded => None,
             Engine::Redis => {
@@ -95,7 +100,8 @@ impl Console {
         let (operator, reader) = (Token::new(), Token::new());
         let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         fs::write(path("token"), &operator.text).unwrap();
-        fs::write(path("tollgate.toml"), configuration(&operator, Some(&reader))).unwrap();
+        let text = configuration(&operator, Some(&reader)) + more;
+        fs::write(path("tollgate.toml"), text).unwrap();
         let mut command = tollgate(&["serve"]);
         command.args(["--config", &path("tollgate.toml")]);
         command.args(["--admin", &format!("127.0.0.1:{admin}")]);
@@ -160,8 +166,13 @@ impl Console {
 
     /// Starts a fleet with these flags. It runs for at most ten minutes.
     pub fn fleet(&mut self, flags: &[&str]) {
+        self.fleet_for("10m", flags);
+    }
+
+    /// Starts a fleet with these flags, which ends after this duration.
+    pub fn fleet_for(&mut self, duration: &str, flags: &[&str]) {
         let (address, token) = (self.server.address(), self.folder.path().join("token"));
-        let mut command = tollgate(&["fleet", "--server", &address, "--duration", "10m"]);
+        let mut command = tollgate(&["fleet", "--server", &address, "--duration", duration]);
         command.arg("--token-file").arg(token).args(flags);
         let fleet = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         self.fleets.push(Process(fleet));

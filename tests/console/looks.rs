@@ -1,6 +1,6 @@
 //! Every page in both themes at three widths: accessibility, policy, width, and pictures.
 
-use std::{env, fs, path::PathBuf};
+use std::{fs, path::PathBuf};
 
 use crate::{
     browser::{Browser, Theme},
@@ -27,12 +27,6 @@ pub const PAGES: [(&str, &str); 15] = [
     ("/system", "system"),
     ("/reload", "reload"),
 ];
-
-/// The pictures in the documentation: in the light theme, and of the first page in the dark one.
-const DOCUMENTED: [&str; 3] = ["overview", "pool", "policy"];
-
-/// The most bytes of a picture in the documentation.
-const PICTURE_BYTES_MAX: usize = 80 * 1024;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_page_is_sound_in_both_themes_at_every_width() {
@@ -89,7 +83,7 @@ pub async fn filled() -> Console {
 }
 
 /// Keys, sequences, locks and stock.
-async fn fill_others(console: &Console) {
+pub async fn fill_others(console: &Console) {
     for (key, calls) in [("203.0.113.7", 9), ("198.51.100.4", 5), ("192.0.2.1", 1)] {
         for _ in 0..calls {
             console.check(key).await;
@@ -107,21 +101,10 @@ async fn fill_others(console: &Console) {
     }
 }
 
-/// Writes a picture to the folder of the build; for the documentation with `TOLLGATE_TEST_BLESS`.
+/// Writes a picture to the folder of the build.
 pub async fn keep(browser: &Browser, name: &str, width: u32, theme: Theme) {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("console");
     fs::create_dir_all(&folder).unwrap();
-    let picture = browser.screenshot().await;
     let file = format!("{name}-{}-{width}.png", theme.name());
-    fs::write(folder.join(file), &picture).unwrap();
-    let is_documented = width == 1280
-        && DOCUMENTED.contains(&name)
-        && (theme == Theme::Light || name == DOCUMENTED[0]);
-    if is_documented && env::var_os("TOLLGATE_TEST_BLESS").is_some() {
-        assert!(picture.len() < PICTURE_BYTES_MAX, "{name}: {} bytes", picture.len());
-        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/console");
-        fs::create_dir_all(&folder).unwrap();
-        let dark = if theme == Theme::Dark { "-dark" } else { "" };
-        fs::write(folder.join(format!("{name}{dark}.png")), &picture).unwrap();
-    }
+    fs::write(folder.join(file), browser.screenshot().await).unwrap();
 }

@@ -29,6 +29,7 @@ mod looks;
 mod names;
 mod narrow;
 mod pages;
+mod pictures;
 mod rates;
 mod security;
 mod store;
