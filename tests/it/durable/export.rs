@@ -4,6 +4,7 @@
 mod before;
 mod command;
 pub mod history;
+mod lived;
 mod pages;
 mod refusals;
 pub mod sides;

@@ -32,11 +32,20 @@ pub struct Side {
 
 impl Side {
     pub async fn redis(now: u64) -> Side {
+        Side::redis_with(now, "").await
+    }
+
+    /// An engine on a Redis that has these keys. Each line of `keys` is a JSON array: a command that
+    /// writes, a key without its prefix, and arguments. The characters of the strings are bytes.
+    pub async fn redis_with(now: u64, keys: &str) -> Side {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::SeqCst);
         let prefix = format!("export-{}-{number}", process::id());
         let clock = Arc::new(AtomicU64::new(now));
         let nodes = Nodes::connect().await;
+        for line in keys.lines() {
+            nodes.run(&command(line, &prefix)).await;
+        }
         let time = Time::Redis { prefix: prefix.clone(), now: clock.clone(), nodes };
         time.write(now).await;
         let options = RedisOptions {
@@ -129,6 +138,19 @@ impl Side {
             assert_eq!(matches!(ttl, redis::Value::Int(-1)), permanent, "{key} {ttl:?}");
         }
     }
+}
+
+/// The command of a line, see [`Side::redis_with`].
+fn command(line: &str, prefix: &str) -> redis::Cmd {
+    let words: Vec<String> = serde_json::from_str(line).unwrap();
+    let bytes = |word: &str| word.chars().map(|byte| u8::try_from(byte).unwrap()).collect();
+    let [name, key, arguments @ ..] = &words[..] else { panic!("no key: {line}") };
+    let mut command = redis::cmd(name);
+    command.arg([format!("{prefix}:").into_bytes(), bytes(key)].concat());
+    for argument in arguments {
+        command.arg::<Vec<u8>>(bytes(argument));
+    }
+    command
 }
 
 pub fn stepped(now: u64) -> Clock {
