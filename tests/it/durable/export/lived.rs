@@ -11,7 +11,7 @@ use tollgate_core::{
     lock::{AcquireLock, GetLock, ReleaseLock},
     names::{Name, Namespace},
     rate::{
-        Algorithm, BanKey, CheckRate, GetBan, LimitSpec, ListBans, MeterName, IndexBan, Rule,
+        Algorithm, BanKey, CheckRate, GetBan, IndexBan, LimitSpec, ListBans, MeterName, Rule,
         RuleSpec, TierAction, TierSpec,
     },
     sequence::{GetSequence, Layout, NextSequence, Sequence},
