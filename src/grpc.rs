@@ -9,8 +9,8 @@
 //!    [`Error`](tollgate_core::error::Error) becomes a status in `status`.
 //!
 //! A handler decides nothing, and reads only its request and the configuration. It calls `submit`,
-//! `submit_all`, `read_all`, `list` and `watch` of the engine; `tests/tidy/handlers.rs` checks
-//! that, and has the two exceptions.
+//! `submit_all`, `submit_waiting`, `submit_merged`, `read_all`, `list` and `watch` of the engine;
+//! `tests/tidy/handlers.rs` checks that, and has the two exceptions.
 
 pub mod access;
 pub(crate) mod reflection;

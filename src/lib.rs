@@ -28,9 +28,9 @@
 //! 2. [`grpc`] parses the request into a decision and reports all invalid fields at once. The
 //!    settings come from the configuration.
 //! 3. [`tollgate_engine`] looks into the denial cache. A cached refusal is answered at once. A call with
-//!    `max_wait` is handled by [`tollgate_engine::waiters`], which repeats the decision when a slot may be
+//!    `max_wait` is handled by [`tollgate_engine::stages::waiting`], which repeats the decision when a slot may be
 //!    free. Concurrent calls for numbers of one sequence are merged by the coalescer
-//!    ([`tollgate_engine::coalescer`]).
+//!    ([`tollgate_engine::stages::coalescing`]).
 //! 4. The store decides in one atomic step. The embedded engine locks the shard of the partition
 //!    and calls `decide`; with a data directory it also appends the changes to a write batch. The
 //!    Redis engine encodes KEYS and ARGV, sends them with other calls on a pipeline as one EVALSHA,

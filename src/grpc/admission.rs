@@ -36,7 +36,7 @@ use tollgate_core::{
     },
     names::Name,
 };
-use tollgate_engine::{Answered, Engine, Submit};
+use tollgate_engine::{Answered, Engine, Unreceived};
 
 /// The admission service of an engine.
 #[derive(Debug)]
@@ -131,10 +131,12 @@ impl AdmissionService for AdmissionHandlers {
     ) -> Answer<pb::AdmitTaskResponse> {
         let (asked, scope, request) = deadline::asked(request);
         let (decision, wait) = parse::admit_task(request, scope, &self.rules.load().pools)?;
-        let submit = Submit { wait, deadline: asked.or_default(wait) };
-        let answered = self.engine.submit(&decision, submit).await.map_err(from_error)?;
+        let deadline = asked.or_default(wait);
+        let answered = self.engine.submit_waiting(&decision, wait, deadline).await;
+        let answered = answered.map_err(from_error)?;
         self.note_admission(&decision, &answered);
-        let grant = if wait.0 > 0 { self.engine.unreceived(&decision, &answered) } else { None };
+        let is_waited = wait.0 > 0;
+        let grant = is_waited.then(|| Unreceived::of(&self.engine, &decision, &answered)).flatten();
         Ok(granting(convert::admission(decision, &answered), grant))
     }
 

@@ -18,7 +18,7 @@ use super::{
     status::from_error,
 };
 use tollgate_core::lock::GetLock;
-use tollgate_engine::{Engine, Submit};
+use tollgate_engine::{Engine, Unreceived};
 
 /// The lock service of an engine.
 #[derive(Debug)]
@@ -53,9 +53,11 @@ impl LockService for LockHandlers {
     ) -> Answer<pb::AcquireLockResponse> {
         let (asked, scope, request) = deadline::asked(request);
         let (decision, wait) = parse::acquire_lock(request, scope)?;
-        let submit = Submit { wait, deadline: asked.or_default(wait) };
-        let answered = self.engine.submit(&decision, submit).await.map_err(from_error)?;
-        let grant = if wait.0 > 0 { self.engine.unreceived(&decision, &answered) } else { None };
+        let deadline = asked.or_default(wait);
+        let answered = self.engine.submit_waiting(&decision, wait, deadline).await;
+        let answered = answered.map_err(from_error)?;
+        let is_waited = wait.0 > 0;
+        let grant = is_waited.then(|| Unreceived::of(&self.engine, &decision, &answered)).flatten();
         let acquisition = convert::acquisition(&decision.name, &decision.owner, answered.outcome);
         Ok(granting(acquisition, grant))
     }

@@ -75,7 +75,8 @@ impl SequenceService for SequenceHandlers {
         let (deadline, scope, request) = deadline::of(request);
         let floor = request.floor.map(|floor| (scope.origin(), floor));
         let next = parse::next_sequence(request, scope, &self.rules.load().sequences)?;
-        let allocation = self.engine.submit(&next, deadline).await.map_err(from_error)?.outcome;
+        let allocation =
+            self.engine.submit_merged(&next, deadline).await.map_err(from_error)?.outcome;
         // The number of values in a namespace is no business of others.
         if let Allocation::Given { range, replayed: false, .. } = &allocation
             && Namespace::DEFAULT.contains(next.partition())

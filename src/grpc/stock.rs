@@ -22,9 +22,9 @@ use tollgate_core::{
     Decision,
     error::Error,
     names::Name,
-    stock::{GetStock, Stock as Levels, StockOutcome},
+    stock::{GetStock, Sku, Stock as Levels, StockOutcome},
 };
-use tollgate_engine::{Engine, Stages};
+use tollgate_engine::Engine;
 
 /// The stock service of an engine.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl StockHandlers {
         deadline: Instant,
     ) -> Result<(T, Levels), Status>
     where
-        D: Decision<Outcome = StockOutcome<T>, Stages: Stages<D>>,
+        D: Decision<State = Sku, Outcome = StockOutcome<T>>,
     {
         match self.engine.submit(decision, deadline).await.map_err(from_error)?.outcome {
             StockOutcome::Decided { outcome, stock } => Ok((outcome, stock)),

@@ -148,7 +148,7 @@ impl Capability for Serials {
                     let (reserve, confirmed) = (None, None);
                     let next =
                         NextSequence { sequence, count, step, floor, request, reserve, confirmed };
-                    Answer::Given(engine.submit(&next, deadline()).await?.outcome)
+                    Answer::Given(engine.submit_merged(&next, deadline()).await?.outcome)
                 }
                 Ask::Floor(floor) => {
                     let set = SetSequenceFloor { sequence, floor, reserve: None };

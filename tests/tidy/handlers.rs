@@ -5,30 +5,28 @@ use std::{collections::BTreeSet, path::Path};
 use super::{code, files, is_test};
 
 /// The names that `src/grpc` may import from the engine.
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 8] = [
     "Answered",
     "Engine",
     "NameCursor",
     "NameQuery",
     "PartitionCursor",
     "ReadEntries",
-    "Stages",
-    "Submit",
     "Unreceived",
     "feed",
 ];
 /// The methods of the engine that `src/grpc` may call, each with the folder or file that may call
 /// it.
-const METHODS: [(&str, &str); 10] = [
+const METHODS: [(&str, &str); 11] = [
     ("submit", "src/grpc"),
+    ("submit_waiting", "src/grpc"),
+    ("submit_merged", "src/grpc/sequence"),
     ("submit_all", "src/grpc"),
     ("read_all", "src/grpc"),
     ("list", "src/grpc/admission"),
     ("list_names", "src/grpc"),
     ("watch", "src/grpc"),
     ("clone", "src/grpc"),
-    // The grant of a call that has waited, which its answer keeps.
-    ("unreceived", "src/grpc"),
     // The limits of namespaces: counted before the message of a call is read.
     ("hub", "src/grpc/quota.rs"),
     // A counter that GetSequence shows.

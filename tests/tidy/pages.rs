@@ -205,9 +205,19 @@ fn the_request_paths_agree_with_the_code() {
             assert!(defines(&text, part), "{path} has no {part}");
         }
     }
-    for title in ["AdmitTask on Redis", "CheckRate on Redis"] {
+    let list_of = |title: &str| {
         let list = page.split(&format!("\n### {title}\n")).nth(1).expect("the path has its list");
-        let list = list.split("\n#").next().unwrap();
+        list.split("\n#").next().unwrap().to_owned()
+    };
+    let [redis, rate] = ["AdmitTask on Redis", "CheckRate on Redis"].map(list_of);
+    // It has the first and the last steps in common with Redis.
+    let title = "AdmitTask on the embedded engine";
+    let (first, rest) = redis.split_once("\n8. ").unwrap();
+    let (_, last) = rest.split_once("\n17. ").unwrap();
+    let embedded = format!("{}{first}\n17. {last}", list_of(title));
+    for (title, list) in
+        [("AdmitTask on Redis", &redis), ("CheckRate on Redis", &rate), (title, &embedded)]
+    {
         let (mut stages, mut all) = (BTreeSet::new(), BTreeSet::new());
         for line in list.lines() {
             let is_stage = line.starts_with(|first: char| first.is_ascii_digit());

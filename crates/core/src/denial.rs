@@ -5,6 +5,8 @@
 //! any moment. Only refusals are cached, so the worst effect of a stale one is that a grant comes
 //! later, by at most the cache time.
 
+use std::{any::Any, fmt};
+
 use crate::{
     Decision,
     time::{Millis, Timestamp},
@@ -34,6 +36,47 @@ pub trait Deniable: Decision {
     /// The refusal as it reads `passed` µs after the original call; `None` if it does not apply to
     /// this call. `now` is used only to spread `retry_after`.
     fn deny(&self, denial: &Self::Denial, passed: u64, now: Timestamp) -> Option<Self::Outcome>;
+}
+
+/// The functions of [`Deniable`], with the type of the denial erased: the table of a verb holds them,
+/// whatever its denial is.
+pub struct CacheRule<D: Decision> {
+    /// [`Deniable::kind`].
+    pub kind: fn(&D) -> Option<u64>,
+    /// [`Deniable::member`].
+    pub member: fn(&D) -> Option<Vec<u8>>,
+    /// [`Deniable::denial`].
+    #[allow(clippy::type_complexity, reason = "the signature of the method that it stands for")]
+    pub denial: fn(&D, &D::Outcome) -> Option<(CachedDenial, u64)>,
+    /// [`Deniable::deny`].
+    pub deny: fn(&D, &CachedDenial, u64, Timestamp) -> Option<D::Outcome>,
+}
+
+/// A denial of any verb. Boxed: an entry of the cache has the same size for all verbs, and a refusal
+/// that enters it has just cost a round trip.
+pub type CachedDenial = Box<dyn Any + Send>;
+
+impl<D: Deniable> CacheRule<D> {
+    /// The functions of a verb.
+    pub(crate) const fn for_verb() -> CacheRule<D> {
+        CacheRule {
+            kind: D::kind,
+            member: D::member,
+            denial: |decision, outcome| {
+                let (denial, micros) = decision.denial(outcome)?;
+                Some((Box::new(denial), micros))
+            },
+            deny: |decision, denial, passed, now| {
+                decision.deny((**denial).downcast_ref()?, passed, now)
+            },
+        }
+    }
+}
+
+impl<D: Decision> fmt::Debug for CacheRule<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CacheRule").finish_non_exhaustive()
+    }
 }
 
 /// A decision that may invalidate cached refusals of its partition.

@@ -30,23 +30,33 @@ pub enum OnStoreFailure {
     Allow,
 }
 
-/// A decision that the fallback can answer.
-pub trait Degradable: Decision + Sized {
+/// How the fallback answers a verb.
+#[derive(Debug)]
+pub struct FallbackRule<D: Decision> {
     /// The configured behaviour.
-    fn on_store_failure(&self) -> OnStoreFailure;
+    pub on_store_failure: fn(&D) -> OnStoreFailure,
     /// The refusal; `None` for a decision that requests nothing, such as a completion.
-    fn refused(&self) -> Option<Self::Outcome>;
+    pub refused: fn(&D) -> Option<D::Outcome>,
     /// The same decision about one of `replicas` equal shares.
-    fn shared(&self, replicas: u32) -> Self;
-    /// Whether one of `replicas` shares rounds down to 0 although the whole is above 0. The
-    /// decision is then refused.
-    fn has_no_share(&self, _replicas: u32) -> bool {
-        false
-    }
+    pub shared: fn(&D, u32) -> D,
+    /// Whether one of `replicas` shares rounds down to 0 although the whole is above 0. The decision
+    /// is then refused.
+    pub has_no_share: fn(&D, u32) -> bool,
     /// Whether the outcome says that its subject is unknown here. The store, or the fallback, may
     /// know it.
-    fn is_unknown(_: &Self::Outcome) -> bool {
-        false
+    pub is_unknown: fn(&D::Outcome) -> bool,
+}
+
+impl<D: Decision> FallbackRule<D> {
+    /// The fallback of a verb of which every share can grant, and whose outcomes never say that their
+    /// subject is unknown.
+    pub const fn new(
+        on_store_failure: fn(&D) -> OnStoreFailure,
+        refused: fn(&D) -> Option<D::Outcome>,
+        shared: fn(&D, u32) -> D,
+    ) -> FallbackRule<D> {
+        let (has_no_share, is_unknown) = (|_: &D, _| false, |_: &D::Outcome| false);
+        FallbackRule { on_store_failure, refused, shared, has_no_share, is_unknown }
     }
 }
 

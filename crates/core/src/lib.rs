@@ -12,7 +12,6 @@
 //! Rules and engines share these modules; none of them names a rule or an engine.
 //! - [`names`] builds every key, [`time`] reads the clock of decisions, [`script`] lists every script,
 //!   [`error`] says why a call could not be decided.
-//! - [`stages`]: the path of a call through the engine.
 //! - [`lease`] and [`waiting`]: what several capabilities have in common. [`collections`]: maps,
 //!   indexes and event histories whose operations stay short.
 //! - [`Properties`]: what an engine knows of a verb besides its rule.
@@ -40,7 +39,6 @@ mod properties;
 pub mod rate;
 pub mod record;
 pub mod sequence;
-pub mod stages;
 pub mod stock;
 pub mod time;
 mod undo;
@@ -53,7 +51,7 @@ pub use allowance::Allowance;
 pub use as_of::AsOf;
 pub use cost::Cost;
 pub use footprint::{ENTRY_BYTES, Footprint, Grows, PARTITION_BYTES, Takes, Taking};
-pub use properties::{Ends, Issues, Listing, Outcomes, Priority, Properties, Warms};
+pub use properties::{Ends, Issues, Listing, Outcomes, Priority, Properties, Steps, Warms};
 pub use undo::{Revocable, Revocation, Undo, UndoRule};
 pub use wire::{
     Arguments, Call, Item, Leads, OK, Reply, Sighting, push_key, script, unknown_status,
@@ -67,15 +65,13 @@ use waiting::WakeUps;
 /// One atomic decision about one partition: the request of one RPC verb.
 ///
 /// The engine that holds the partition executes it in a single step. The methods are the rule, its
-/// partitions and its wire form. [`Decision::PROPERTIES`] says how the engine queues, sends, repeats and
-/// counts it; [`Decision::Stages`] names the stages of the engine that its calls pass.
-pub trait Decision: Sized + fmt::Debug + Send + Sync + 'static {
+/// partitions and its wire form. [`Decision::PROPERTIES`] says everything else that an engine needs to
+/// know: how it queues, sends, repeats and counts the decision, and which stages its calls pass.
+pub trait Decision: Clone + fmt::Debug + Send + Sync + 'static {
     /// State of one partition in the embedded engine.
     type State: State;
     /// The answer, refusals included. [`Error`] is only for calls that could not be decided.
     type Outcome: fmt::Debug + PartialEq + Send + 'static;
-    /// The stages of the engine that its calls pass: one of [`stages`].
-    type Stages;
 
     /// The Lua twin of `decide`.
     const SCRIPT: &'static Script;
@@ -99,15 +95,8 @@ pub trait Decision: Sized + fmt::Debug + Send + Sync + 'static {
     fn decide(&self, state: &mut Self::State, now: Timestamp) -> Self::Outcome;
 }
 
-/// A decision of which a step can decide nothing: it removes as many expired entries as one step
-/// may ([`stages::UntilDecided`]). The engine then decides again, until the deadline of the call.
-pub trait Stepwise: Decision {
-    /// Whether the step decided nothing.
-    fn is_unfinished(outcome: &Self::Outcome) -> bool;
-}
-
 /// A decision that the coalescer can merge with waiting decisions on the same partition.
-pub trait Joined: Decision + Clone {
+pub trait Joined: Decision {
     /// A decision that must run first for some others, such as a reservation of values.
     type Preparation: Decision;
 
@@ -123,39 +112,6 @@ pub trait Joined: Decision + Clone {
     fn preparation(unprepared: &[(Self, Self::Outcome)]) -> Option<Self::Preparation>;
     /// The same decision after its preparation.
     fn prepared(&self, preparation: &<Self::Preparation as Decision>::Outcome) -> Self;
-}
-
-/// A decision that reads a page of a listing. Engines read a page in steps, so that no step holds a
-/// partition or Redis for long.
-pub trait Paged: Decision + Clone {
-    /// The maximum number of entries of one step.
-    const STEP: u32;
-
-    /// Number of requested entries.
-    fn limit(&self) -> u32;
-    /// The same listing with another limit.
-    fn limited(&self, limit: u32) -> Self;
-    /// The listing of the entries after `page`; `None` if `page` is the last one.
-    fn behind(&self, page: &Self::Outcome) -> Option<Self>;
-    /// Appends the entries of the next step to the page.
-    fn append(page: &mut Self::Outcome, next: Self::Outcome);
-}
-
-/// A decision whose outcome is also entered into an index, which listings read.
-pub trait Indexing: Decision {
-    /// The decision that writes the entry.
-    type Entry: IndexEntry;
-
-    /// The entry of an outcome; `None` for an outcome without one, as most have.
-    fn entry(&self, outcome: &Self::Outcome) -> Option<Self::Entry>;
-}
-
-/// A decision that writes an entry of an index. A repeat changes nothing.
-pub trait IndexEntry: Decision<Outcome = ()> {
-    /// The name of the entry, unique within its kind.
-    fn name(&self) -> &[u8];
-    /// The end of the entry: it has no effect from then on.
-    fn until(&self) -> Timestamp;
 }
 
 /// The states of several partitions with one tag, which one step decides about.

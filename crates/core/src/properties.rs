@@ -7,18 +7,22 @@
 //! nothing. A property that needs several functions is a trait, such as [`Revocable`]; a method of
 //! [`Properties`] adds it to the table, because code that is generic over all decisions cannot test
 //! whether a type has a trait.
+//!
+//! Stages that only some verbs pass are an `Option` in the table. The engine tests such an option in a
+//! `const` block, so an optimized build contains no code of the stage for other verbs.
 
 use std::fmt;
 
 use super::{
-    Cost, Decision, Grows, Revocable, Takes, Taking, UndoRule,
+    Cost, Decision, Grows, Joined, Revocable, Takes, Taking, UndoRule,
     acknowledgement::Acknowledgement,
-    denial::{AffectsDenials, Effect},
+    denial::{AffectsDenials, CacheRule, Deniable, Effect},
+    fallback::FallbackRule,
+    rate::BanEntry,
     time::{Millis, Timestamp},
 };
 
-/// The properties of a verb. Most verbs have most of the defaults. The embedded engine uses only
-/// [`creates`](Properties::creates), [`adds`](Properties::adds) and the traits.
+/// The properties of a verb. Most verbs have most of the defaults.
 #[derive(Debug)]
 #[allow(clippy::type_complexity, reason = "each is the signature of the method that it stands for")]
 pub struct Properties<D: Decision> {
@@ -68,6 +72,19 @@ pub struct Properties<D: Decision> {
     /// Loads the entries of decisions that follow one another into the cache of the processor:
     /// [`Warms::warm`].
     pub warm: fn(&[D], &D::State),
+    /// Whether the step decided nothing, because it removed as many expired entries as one step may.
+    /// The engine then decides again, until the deadline of the call.
+    pub is_unfinished: fn(&D::Outcome) -> bool,
+    /// The steps of a decision that reads a page of a listing.
+    pub steps: Option<Steps<D>>,
+    /// The refusals that a server may cache: [`Deniable`].
+    pub cache: Option<CacheRule<D>>,
+    /// The answer while the store is unreachable.
+    pub fallback: Option<FallbackRule<D>>,
+    /// The ban of an outcome, which the engine enters into the ban index.
+    pub ban: Option<fn(&D, &D::Outcome) -> Option<BanEntry>>,
+    /// Whether calls on one partition are merged while another one is being decided: [`Joined`].
+    pub is_merged: bool,
 }
 
 impl<D: Decision> Properties<D> {
@@ -92,6 +109,12 @@ impl<D: Decision> Properties<D> {
         taken: |_| Taking::Nothing,
         decide_above: |decision, state, now, _| decision.decide(state, now),
         warm: |_, _| (),
+        is_unfinished: |_| false,
+        steps: None,
+        cache: None,
+        fallback: None,
+        ban: None,
+        is_merged: false,
     };
 
     /// A call that frees capacity or extends a lease.
@@ -109,6 +132,15 @@ impl<D: Decision> Properties<D> {
     {
         self.acknowledgement = D::acknowledgement;
         self.undo_rule = |decision, prefix| Some(decision.undo_rule(prefix));
+        self
+    }
+
+    /// Adds [`Deniable`].
+    pub const fn deniable(mut self) -> Properties<D>
+    where
+        D: Deniable,
+    {
+        self.cache = Some(CacheRule::for_verb());
         self
     }
 
@@ -143,6 +175,15 @@ impl<D: Decision> Properties<D> {
         self
     }
 
+    /// Adds [`Joined`].
+    pub const fn joined(mut self) -> Properties<D>
+    where
+        D: Joined,
+    {
+        self.is_merged = true;
+        self
+    }
+
     /// Adds [`Warms`].
     pub const fn warms(mut self) -> Properties<D>
     where
@@ -151,6 +192,22 @@ impl<D: Decision> Properties<D> {
         self.warm = D::warm;
         self
     }
+}
+
+/// How a page of a listing is read: in atomic steps of a bounded number of entries, so that no step
+/// holds a partition or Redis for long.
+#[derive(Debug)]
+pub struct Steps<D: Decision> {
+    /// The most entries of one step.
+    pub max: u32,
+    /// The number of requested entries.
+    pub limit: fn(&D) -> u32,
+    /// The same listing with another limit.
+    pub limited: fn(&D, u32) -> D,
+    /// The listing of the entries after a page; `None` if it is the last page.
+    pub after: fn(&D, &D::Outcome) -> Option<D>,
+    /// Appends the entries of the next step to the page.
+    pub append: fn(&mut D::Outcome, D::Outcome),
 }
 
 /// Which decisions go first, and which may be refused under load.

@@ -68,11 +68,11 @@ impl WaitingCall {
 }
 
 /// A decision that can wait in a queue for capacity.
-pub trait Waits: Decision + Clone {
+pub trait Waits: Decision {
     /// The heartbeat for the queue of its partition.
-    type Heartbeat: Decision<Outcome = HeartbeatAnswer> + Clone;
+    type Heartbeat: Decision<Outcome = HeartbeatAnswer>;
     /// The decision that revokes a grant.
-    type Revoke: Decision<State = Self::State> + Clone;
+    type Revoke: Decision<State = Self::State>;
     /// The configured rules that a waiting call follows; `()` for none.
     type Rules: Send + Sync + 'static;
 

@@ -26,9 +26,9 @@ impl CountedVerb {
     }
 }
 
-/// Counts an answer of [`Engine::submit`].
+/// Counts the answer of a call.
 #[inline]
-pub(super) fn note<D: Decision>(answered: &Result<Answered<D::Outcome>, Error>) {
+pub(super) fn record<D: Decision>(answered: &Result<Answered<D::Outcome>, Error>) {
     const { assert!(D::PROPERTIES.outcomes.labels.len() <= OUTCOMES_MAX, "too many outcomes") };
     metrics::count(|cells| match answered {
         Ok(Answered { outcome, source }) => {
@@ -42,21 +42,21 @@ pub(super) fn note<D: Decision>(answered: &Result<Answered<D::Outcome>, Error>) 
                 AnsweredBy::Share => cells.fallback_shares.add(1),
             }
         }
-        Err(error) => failed(cells, error),
+        Err(error) => record_failure(cells, error),
     });
 }
 
-/// Counts the answers of [`Engine::submit_all`].
-pub(super) fn note_all<D: Decision>(answers: &Batch<Answered<D::Outcome>>) {
+/// Counts the answers of a batch.
+pub(super) fn record_all<D: Decision>(answers: &Batch<Answered<D::Outcome>>) {
     match answers {
-        Ok(answers) => answers.iter().for_each(note::<D>),
-        Err(error) => metrics::count(|cells| failed(cells, error)),
+        Ok(answers) => answers.iter().for_each(record::<D>),
+        Err(error) => metrics::count(|cells| record_failure(cells, error)),
     }
 }
 
 /// Counts an error of the store; other errors are refusals of this server.
 #[cold]
-fn failed(cells: &Cells, error: &Error) {
+fn record_failure(cells: &Cells, error: &Error) {
     let failure = match error {
         Error::Unavailable(_) => StoreFailure::Unavailable,
         Error::Refused(_) | Error::StoreLost | Error::Denied(_) => StoreFailure::Refused,

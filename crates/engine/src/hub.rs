@@ -1,18 +1,21 @@
 //! The registry of this server's long calls: waiting calls and watchers.
 //!
-//! `waiters` registers each waiting call and gets a number for it. The call's ticket contains that
+//! `waiting` registers each waiting call and gets a number for it. The call's ticket contains that
 //! number, so a wake-up for the number reaches the call: directly on the embedded engine, by Redis
 //! pub/sub on [`Hub::channel`] otherwise. Feeds take a permit for each watcher. At
 //! shutdown [`Hub::close`] ends them all.
 //!
+//! [`Hub::by_type`] has the parts of the engine that exist once for each kind of decision.
+//!
 //! A wake-up says only that a call may proceed. The call then asks the store, which decides.
 
 use std::{
+    any::Any,
     collections::HashMap,
     fmt,
     hash::{BuildHasher, Hasher, RandomState},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
@@ -20,7 +23,6 @@ use std::{
 use arc_swap::ArcSwapOption;
 use tokio::sync::{Notify, watch};
 
-use super::by_type::ByType;
 use crate::budget::{self, CallerLimits, Held, NamespaceBudget, Place, Places, ReachedLimit};
 use tollgate_core::{error::Error, names::Namespace};
 
@@ -214,5 +216,53 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         self.hub.lock().remove(&self.number);
+    }
+}
+
+/// Values by their type, each created at its first use. A lookup compares a few type ids and takes
+/// no lock.
+#[derive(Debug, Default)]
+pub(super) struct ByType(OnceLock<Box<TypeEntry>>);
+
+#[derive(Debug)]
+struct TypeEntry {
+    value: Box<dyn Any + Send + Sync>,
+    next: ByType,
+}
+
+impl ByType {
+    /// The value of this type.
+    pub(super) fn get<T: Default + Send + Sync + 'static>(&self) -> &T {
+        self.get_or(T::default)
+    }
+
+    /// The value of this type. Its first use calls `create`.
+    pub(super) fn get_or<T: Send + Sync + 'static>(&self, create: impl Fn() -> T) -> &T {
+        let mut entries = self;
+        loop {
+            let entry = entries.0.get_or_init(|| {
+                Box::new(TypeEntry { value: Box::new(create()), next: ByType::default() })
+            });
+            match entry.value.downcast_ref() {
+                Some(value) => return value,
+                None => entries = &entry.next,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn each_type_has_one_value() {
+        let values = ByType::default();
+        values.get::<AtomicU32>().store(1, Ordering::Relaxed);
+        values.get::<AtomicU64>().store(2, Ordering::Relaxed);
+        assert_eq!(values.get::<AtomicU32>().load(Ordering::Relaxed), 1);
+        assert_eq!(values.get::<AtomicU64>().load(Ordering::Relaxed), 2);
     }
 }

@@ -1,17 +1,17 @@
-//! Listings that read each of their entries: the pools of a namespace, the bans of a policy.
+//! Pages of listings: of names, and of the entries that are read for them.
 //!
-//! The names of a page come from an index. It decides nothing, and may name entries that have
-//! ended. So a decision reads the state of each entry, in one batch for a page. A page is not
-//! atomic: an entry may change while the others are read.
+//! - Pools and bans have an index of names. It decides nothing, and may name entries that have ended.
+//!   So a decision reads the state of each entry, in one batch for a page. A page is not atomic: an
+//!   entry may change while the others are read.
+//! - Locks, sequences and skus have no index, since each decision that creates one would have to write
+//!   it. A page continues a walk through the store instead. It visits a bounded number of names, so a
+//!   page can be empty although others follow. The order of the walk has no meaning to callers.
 
-use std::{sync::Arc, time::Instant};
-
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::{Engine, Stages, embedded::Tabled};
 use tollgate_core::{
     Decision,
-    error::Error,
     names::{Name, Namespace},
 };
 
@@ -38,61 +38,55 @@ pub struct PartitionCursor {
 /// stored state is unreadable.
 pub type ReadEntries<D> = Vec<(D, Option<<D as Decision>::Outcome>)>;
 
-impl Engine {
-    /// Lists at most `limit` partitions of a namespace after the cursor `after`. `read` returns the
-    /// decision that reads a partition, or `None` to leave it out. So a page can have fewer than
-    /// `limit` entries although more follow. Returns the entries and the cursor of the next page.
-    pub async fn list<D>(
-        self: &Arc<Engine>,
-        namespace: &Namespace,
-        limit: u32,
-        after: Option<PartitionCursor>,
-        deadline: Instant,
-        read: impl Fn(Name) -> Option<D>,
-    ) -> Result<(ReadEntries<D>, Option<PartitionCursor>), Error>
-    where
-        D: Decision<State: Tabled, Stages: Stages<D>>,
-    {
-        let page = self.partitions::<D::State>(namespace, limit, after, deadline).await?;
-        let reads = page.names.into_iter().filter_map(read).collect();
-        Ok((self.read_all(reads, deadline).await?, page.next))
+/// The number of names or keys that a page visits before it ends.
+pub(super) const LOOKED_MAX: usize = 20_000;
+
+/// A page that is asked for.
+#[derive(Debug, Clone)]
+pub struct NameQuery {
+    /// The namespace of the names.
+    pub namespace: Namespace,
+    /// How the names begin, without their namespace. Empty for all names.
+    pub prefix: Bytes,
+    /// The most names of the page; above 0.
+    pub limit: u32,
+    /// The position of the page; `None` for the first.
+    pub after: Option<NameCursor>,
+}
+
+/// A position of a walk. Any value is safe: it is some position in the same namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NameCursor {
+    /// The process whose order the walk follows: that of the Redis node, or this one. In another
+    /// process the walk of the node or shard starts again, and names can be listed twice.
+    pub process: u64,
+    /// The first hash slot of the Redis node. On the embedded engine, the shard.
+    pub place: u16,
+    /// The cursor of SCAN. Always 0 on the embedded engine.
+    pub position: u64,
+    /// The last partition of the position that was listed, without its namespace; empty if none
+    /// was.
+    pub after: Vec<u8>,
+}
+
+/// The partitions of a page, with their namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NamePage {
+    /// The partitions, each once.
+    pub(super) partitions: Vec<Bytes>,
+    /// The position of the next page; `None` on the last page.
+    pub(super) next: Option<NameCursor>,
+}
+
+impl NameQuery {
+    /// Whether a partition is of the namespace and begins with the prefix.
+    pub(super) fn contains(&self, partition: &[u8]) -> bool {
+        self.namespace.contains(partition)
+            && partition[self.namespace.prefix().len()..].starts_with(&self.prefix)
     }
 
-    /// Reads the entries of a page in one batch. An unreadable entry does not hide the others. Any
-    /// other error of an entry fails the page.
-    pub async fn read_all<D>(
-        self: &Arc<Engine>,
-        reads: Vec<D>,
-        deadline: Instant,
-    ) -> Result<ReadEntries<D>, Error>
-    where
-        D: Decision<State: Tabled, Stages: Stages<D>>,
-    {
-        let outcomes = self.store_all(&reads, deadline).await?;
-        let entries = reads.into_iter().zip(outcomes).map(|(read, outcome)| match outcome {
-            Ok(outcome) => Ok((read, Some(outcome))),
-            Err(Error::Corrupt(_)) => Ok((read, None)),
-            Err(error) => Err(error),
-        });
-        entries.collect()
-    }
-
-    /// The names of a page. On Redis these are the names in the index (`redis/index.rs`), which
-    /// keeps an empty partition for some minutes. On the embedded engine these are the partitions
-    /// with state.
-    pub async fn partitions<S: Tabled>(
-        &self,
-        namespace: &Namespace,
-        limit: u32,
-        after: Option<PartitionCursor>,
-        deadline: Instant,
-    ) -> Result<PartitionPage, Error> {
-        let after = after.as_ref();
-        match self {
-            Engine::Embedded(engine) => Ok(engine.partitions::<S>(namespace, limit, after)),
-            Engine::Redis(engine) => {
-                engine.partitions(S::CAPABILITY, namespace, limit, after, deadline).await
-            }
-        }
+    /// A partition of the namespace without it.
+    pub(super) fn local<'a>(&self, partition: &'a [u8]) -> &'a [u8] {
+        partition.get(self.namespace.prefix().len()..).unwrap_or_default()
     }
 }

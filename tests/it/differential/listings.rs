@@ -12,7 +12,7 @@ use tollgate_core::{
     stock::GetStock,
     time::monotonic,
 };
-use tollgate_engine::{NameQuery, Stages, embedded::Tabled};
+use tollgate_engine::{NameQuery, embedded::Tabled};
 
 use crate::durable::export::{history::History, sides::Side};
 
@@ -27,7 +27,7 @@ async fn listed<D>(
     read: impl Fn(Bytes) -> Option<D>,
 ) -> BTreeMap<Bytes, Option<String>>
 where
-    D: Decision<State: Tabled, Stages: Stages<D>>,
+    D: Decision<State: Tabled>,
 {
     let (names, mut query) = (Mutex::new(BTreeMap::new()), query.clone());
     loop {

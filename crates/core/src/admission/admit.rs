@@ -22,9 +22,9 @@ use crate::{
     error::Error,
     names::Name,
     script::{self, Script},
-    stages, statuses,
+    statuses,
     time::{Millis, Timestamp},
-    waiting::{self, Proceed, WaitingCall},
+    waiting::{self, Proceed, WaitingCall, Waits},
 };
 
 statuses! {
@@ -273,7 +273,6 @@ fn admitted(member: &[u8], task: &Task, replayed: bool, now: Timestamp) -> Admit
 impl Decision for AdmitTask {
     type State = Pool;
     type Outcome = Admission;
-    type Stages = stages::WaitingOrCached;
 
     const SCRIPT: &'static Script = &script::admission::ADMIT;
     const PROPERTIES: Properties<AdmitTask> = Properties::<Self> {
@@ -297,8 +296,11 @@ impl Decision for AdmitTask {
                 AdmitDecision::Limited => 5,
             },
         ),
+        is_unfinished: |outcome| AdmitTask::proceed(outcome) == Proceed::Again,
+        fallback: Some(AdmitTask::FALLBACK),
         ..Properties::DEFAULT
     }
+    .deniable()
     .revocable()
     .affects_denials()
     .grows()

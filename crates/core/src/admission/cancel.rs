@@ -6,7 +6,7 @@ use crate::{
     denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
-    stages, statuses,
+    statuses,
     time::Timestamp,
 };
 
@@ -72,7 +72,6 @@ impl CancelTask {
 impl Decision for CancelTask {
     type State = Pool;
     type Outcome = Cancellation;
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::CANCEL;
     const PROPERTIES: Properties<CancelTask> = Properties::<Self> {

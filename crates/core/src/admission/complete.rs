@@ -10,9 +10,9 @@ use crate::{
     Call, Cost, Decision, Grows, Outcomes, Properties, Reply, Warms,
     denial::{AffectsDenials, Effect},
     error::Error,
-    fallback::{Degradable, OnStoreFailure},
+    fallback::FallbackRule,
     script::{self, Script},
-    stages, statuses,
+    statuses,
     time::Timestamp,
 };
 
@@ -127,7 +127,6 @@ impl CompleteTask {
 impl Decision for CompleteTask {
     type State = Pool;
     type Outcome = Completion;
-    type Stages = stages::WithFallback;
 
     const SCRIPT: &'static Script = &script::admission::COMPLETE;
     const PROPERTIES: Properties<CompleteTask> = Properties::<Self> {
@@ -143,6 +142,7 @@ impl Decision for CompleteTask {
                 CompleteVerdict::Unknown => 4,
             },
         ),
+        fallback: Some(CompleteTask::FALLBACK),
         ..Properties::FREES_CAPACITY
     }
     .affects_denials()
@@ -215,19 +215,19 @@ impl Warms for CompleteTask {
     }
 }
 
-impl Degradable for CompleteTask {
-    fn on_store_failure(&self) -> OnStoreFailure {
-        self.settings.on_store_failure
-    }
-
-    /// `None`: a result cannot be refused. So with `deny` the call fails.
-    fn refused(&self) -> Option<Completion> {
-        None
-    }
-
-    fn shared(&self, replicas: u32) -> CompleteTask {
-        CompleteTask { settings: self.settings.shared(replicas), ..self.clone() }
-    }
+impl CompleteTask {
+    const FALLBACK: FallbackRule<CompleteTask> = FallbackRule {
+        is_unknown: CompleteTask::is_unknown,
+        ..FallbackRule::new(
+            |complete| complete.settings.on_store_failure,
+            // A result cannot be refused. So with `deny` the call fails.
+            |_| None,
+            |complete, replicas| CompleteTask {
+                settings: complete.settings.shared(replicas),
+                ..complete.clone()
+            },
+        )
+    };
 
     /// A token of another lease means that the store granted the lease.
     fn is_unknown(completion: &Completion) -> bool {

@@ -10,7 +10,6 @@ use crate::{
     error::Error,
     names::Name,
     script::{self, Script},
-    stages,
     time::Timestamp,
     waiting,
 };
@@ -42,7 +41,6 @@ pub struct ConfigurePool {
 impl Decision for ConfigurePool {
     type State = Pool;
     type Outcome = PoolView;
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::CONFIGURE;
     const PROPERTIES: Properties<ConfigurePool> = Properties::<Self> {

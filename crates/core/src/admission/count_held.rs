@@ -7,7 +7,6 @@ use crate::{
     error::Error,
     names::Name,
     script::{self, Script},
-    stages,
     time::Timestamp,
 };
 
@@ -21,7 +20,6 @@ pub struct CountHeld {
 impl Decision for CountHeld {
     type State = Pool;
     type Outcome = Footprint;
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::COUNT_HELD;
     // Not background work: many pools share a script call.

@@ -11,7 +11,7 @@ use crate::{
     Taking,
     error::Error,
     script::{self, Script},
-    stages, statuses,
+    statuses,
     time::Timestamp,
 };
 
@@ -57,7 +57,6 @@ pub enum EnqueueStatus {
 impl Decision for EnqueueTask {
     type State = Pool;
     type Outcome = EnqueueStatus;
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::ENQUEUE;
     const PROPERTIES: Properties<EnqueueTask> = Properties::<Self> {

@@ -8,7 +8,7 @@ use crate::{
     denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
-    stages, statuses,
+    statuses,
     time::Timestamp,
     waiting,
 };
@@ -51,7 +51,6 @@ pub enum EvictVerdict {
 impl Decision for EvictTask {
     type State = Pool;
     type Outcome = EvictVerdict;
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::EVICT;
     const PROPERTIES: Properties<EvictTask> = Properties::<Self> {

@@ -7,7 +7,6 @@ use crate::{
     error::Error,
     names::Name,
     script::{self, Script},
-    stages,
     time::{Millis, Timestamp},
     waiting,
 };
@@ -104,7 +103,6 @@ impl PoolView {
 impl Decision for GetPool {
     type State = Pool;
     type Outcome = PoolView;
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::GET_POOL;
     // The script examines up to 256 leases.

@@ -6,7 +6,6 @@ use crate::{
     error::Error,
     names::Name,
     script::{self, Script},
-    stages,
     time::Timestamp,
     waiting::{self, Heartbeat, HeartbeatAnswer},
 };
@@ -31,7 +30,6 @@ pub struct HeartbeatPool {
 impl Decision for HeartbeatPool {
     type State = Pool;
     type Outcome = HeartbeatAnswer;
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::HEARTBEAT;
     const PROPERTIES: Properties<HeartbeatPool> = Properties::BACKGROUND;

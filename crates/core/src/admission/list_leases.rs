@@ -4,11 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{Lease, Pool, Task, pool::device_and_task, small};
 use crate::{
-    AsOf, Call, Cost, Decision, Outcomes, Paged, Properties, Reply,
+    AsOf, Call, Cost, Decision, Outcomes, Properties, Reply, Steps,
     error::Error,
     names::Name,
     script::{self, Script},
-    stages,
     time::Timestamp,
 };
 
@@ -80,12 +79,23 @@ impl HeldLease {
 impl Decision for ListLeases {
     type State = Pool;
     type Outcome = LeasePage;
-    type Stages = stages::InSteps;
 
     const SCRIPT: &'static Script = &script::admission::LIST_LEASES;
     const PROPERTIES: Properties<ListLeases> = Properties {
         cost: |list| Cost::bulk(50 + 4 * list.limit),
         outcomes: Outcomes::OK,
+        steps: Some(Steps {
+            max: 500,
+            limit: |list| list.limit,
+            limited: |list, limit| ListLeases { limit, ..list.clone() },
+            after: |list, page| {
+                page.next.clone().map(|next| ListLeases { after: Some(next), ..list.clone() })
+            },
+            append: |page, next| {
+                page.leases.extend(next.leases);
+                page.next = next.next;
+            },
+        }),
         ..Properties::DEFAULT
     };
 
@@ -142,26 +152,5 @@ impl Decision for ListLeases {
                 .filter(|_| more)
                 .map(|(member, task)| LeaseCursor::from_task(member, task)),
         }
-    }
-}
-
-impl Paged for ListLeases {
-    const STEP: u32 = 500;
-
-    fn limit(&self) -> u32 {
-        self.limit
-    }
-
-    fn limited(&self, limit: u32) -> ListLeases {
-        ListLeases { limit, ..self.clone() }
-    }
-
-    fn behind(&self, page: &LeasePage) -> Option<ListLeases> {
-        page.next.clone().map(|next| ListLeases { after: Some(next), ..self.clone() })
-    }
-
-    fn append(page: &mut LeasePage, next: LeasePage) {
-        page.leases.extend(next.leases);
-        page.next = next.next;
     }
 }

@@ -8,11 +8,11 @@ use super::{
     small, unknown_status,
 };
 use crate::{
-    Call, Cost, Decision, Outcomes, Paged, Properties, Reply,
+    Call, Cost, Decision, Outcomes, Properties, Reply, Steps,
     error::Error,
     names::Name,
     script::{self, Script},
-    stages, statuses,
+    statuses,
     time::Timestamp,
 };
 
@@ -206,12 +206,23 @@ impl TaskCursor {
 impl Decision for ListTasks {
     type State = Pool;
     type Outcome = TaskPage;
-    type Stages = stages::InSteps;
 
     const SCRIPT: &'static Script = &script::admission::LIST_TASKS;
     const PROPERTIES: Properties<ListTasks> = Properties {
         cost: |list| Cost::bulk(100 + 8 * list.limit),
         outcomes: Outcomes::OK,
+        steps: Some(Steps {
+            max: 250,
+            limit: |list| list.limit,
+            limited: |list, limit| ListTasks { limit, ..list.clone() },
+            after: |list, page| {
+                page.next.clone().map(|next| ListTasks { after: Some(next), ..list.clone() })
+            },
+            append: |page, next| {
+                page.tasks.extend(next.tasks);
+                page.next = next.next;
+            },
+        }),
         ..Properties::DEFAULT
     };
 
@@ -269,26 +280,5 @@ impl Decision for ListTasks {
             tasks: listed.collect(),
             next: page.last().filter(|_| more).map(|(cursor, _)| cursor.clone()),
         }
-    }
-}
-
-impl Paged for ListTasks {
-    const STEP: u32 = 250;
-
-    fn limit(&self) -> u32 {
-        self.limit
-    }
-
-    fn limited(&self, limit: u32) -> ListTasks {
-        ListTasks { limit, ..self.clone() }
-    }
-
-    fn behind(&self, page: &TaskPage) -> Option<ListTasks> {
-        page.next.clone().map(|next| ListTasks { after: Some(next), ..self.clone() })
-    }
-
-    fn append(page: &mut TaskPage, next: TaskPage) {
-        page.tasks.extend(next.tasks);
-        page.next = next.next;
     }
 }

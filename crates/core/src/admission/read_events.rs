@@ -8,7 +8,6 @@ use crate::{
     error::Error,
     names::Name,
     script::{self, Script},
-    stages,
     time::Timestamp,
 };
 
@@ -27,7 +26,6 @@ pub struct ReadEvents {
 impl Decision for ReadEvents {
     type State = Pool;
     type Outcome = EventPage<Event>;
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::READ_EVENTS;
     const PROPERTIES: Properties<ReadEvents> = Properties::<Self> {

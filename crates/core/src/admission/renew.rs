@@ -10,9 +10,9 @@ use crate::{
     acknowledgement::Acknowledgement,
     denial::{AffectsDenials, Effect},
     error::Error,
-    fallback::{Degradable, OnStoreFailure},
+    fallback::FallbackRule,
     script::{self, Script},
-    stages, statuses,
+    statuses,
     time::{Millis, Timestamp},
 };
 
@@ -69,7 +69,6 @@ impl RenewTask {
 impl Decision for RenewTask {
     type State = Pool;
     type Outcome = RenewVerdict;
-    type Stages = stages::WithFallback;
 
     const SCRIPT: &'static Script = &script::admission::RENEW;
     const PROPERTIES: Properties<RenewTask> = Properties::<Self> {
@@ -85,6 +84,7 @@ impl Decision for RenewTask {
                 RenewVerdict::Unknown => 4,
             },
         ),
+        fallback: Some(RenewTask::FALLBACK),
         ..Properties::FREES_CAPACITY
     }
     .revocable()
@@ -176,19 +176,19 @@ impl Revocable for RenewTask {
     }
 }
 
-impl Degradable for RenewTask {
-    fn on_store_failure(&self) -> OnStoreFailure {
-        self.settings.on_store_failure
-    }
-
+impl RenewTask {
     /// As for [`CompleteTask`].
-    fn refused(&self) -> Option<RenewVerdict> {
-        None
-    }
-
-    fn shared(&self, replicas: u32) -> RenewTask {
-        RenewTask { settings: self.settings.shared(replicas), ..self.clone() }
-    }
+    const FALLBACK: FallbackRule<RenewTask> = FallbackRule {
+        is_unknown: RenewTask::is_unknown,
+        ..FallbackRule::new(
+            |renew| renew.settings.on_store_failure,
+            |_| None,
+            |renew, replicas| RenewTask {
+                settings: renew.settings.shared(replicas),
+                ..renew.clone()
+            },
+        )
+    };
 
     /// As for [`CompleteTask`].
     fn is_unknown(verdict: &RenewVerdict) -> bool {

@@ -8,7 +8,7 @@ use crate::{
     Call, Decision, Ends, Grows, Listing, Outcomes, Properties, Reply, Takes, Taking,
     error::Error,
     script::{self, Script},
-    stages, statuses,
+    statuses,
     time::{Millis, Timestamp},
 };
 
@@ -101,7 +101,6 @@ impl RequeueTask {
 impl Decision for RequeueTask {
     type State = Pool;
     type Outcome = RequeueVerdict;
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::REQUEUE;
     const PROPERTIES: Properties<RequeueTask> = Properties::<Self> {

@@ -12,7 +12,7 @@ use crate::{
     denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
-    stages, statuses,
+    statuses,
     time::Timestamp,
     waiting,
 };
@@ -85,7 +85,6 @@ impl RevokeTask {
 impl Decision for RevokeTask {
     type State = Pool;
     type Outcome = bool;
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::REVOKE;
     const PROPERTIES: Properties<RevokeTask> = Properties::FREES_CAPACITY.affects_denials();

@@ -7,7 +7,6 @@ use crate::{
     error::Error,
     names::Name,
     script::{self, Script},
-    stages,
     time::Timestamp,
 };
 
@@ -30,7 +29,6 @@ pub struct SweepPool {
 impl Decision for SweepPool {
     type State = Pool;
     type Outcome = Swept;
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::SWEEP;
     // About 0.8 ms for 100 leases. Tasks that die or leave the queue take up to 3 ms: at most two

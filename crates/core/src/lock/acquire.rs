@@ -8,7 +8,7 @@ use crate::{
     error::Error,
     names::Name,
     script::{self, Script},
-    stages, statuses,
+    statuses,
     time::{Millis, Timestamp},
     waiting::{self, Heartbeat, Proceed, WaitingCall, Waits},
 };
@@ -79,7 +79,6 @@ pub enum Acquisition {
 impl Decision for AcquireLock {
     type State = Lock;
     type Outcome = Acquisition;
-    type Stages = stages::Waiting;
 
     const SCRIPT: &'static Script = &script::lock::ACQUIRE;
     const PROPERTIES: Properties<AcquireLock> = Properties::<Self> {
@@ -88,6 +87,7 @@ impl Decision for AcquireLock {
             Acquisition::Acquired { .. } => 0,
             Acquisition::Held { .. } => 1,
         }),
+        is_unfinished: |outcome| AcquireLock::proceed(outcome) == Proceed::Again,
         ..Properties::DEFAULT
     }
     .issues();

@@ -8,7 +8,7 @@ use crate::{
     error::Error,
     names::Name,
     script::{self, Script},
-    stages, statuses,
+    statuses,
     time::Timestamp,
     waiting,
 };
@@ -46,7 +46,6 @@ pub struct Holder {
 impl Decision for GetLock {
     type State = Lock;
     type Outcome = LockView;
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::lock::GET;
     const PROPERTIES: Properties<GetLock> =

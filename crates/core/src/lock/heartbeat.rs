@@ -6,7 +6,6 @@ use crate::{
     error::Error,
     names::Name,
     script::{self, Script},
-    stages,
     time::Timestamp,
     waiting::{self, Heartbeat, HeartbeatAnswer},
 };
@@ -28,7 +27,6 @@ pub struct HeartbeatLock {
 impl Decision for HeartbeatLock {
     type State = Lock;
     type Outcome = HeartbeatAnswer;
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::lock::HEARTBEAT;
     const PROPERTIES: Properties<HeartbeatLock> = Properties::BACKGROUND;

@@ -6,7 +6,7 @@ use crate::{
     error::Error,
     names::Name,
     script::{self, Script},
-    stages, statuses,
+    statuses,
     time::Timestamp,
     waiting,
 };
@@ -45,7 +45,6 @@ pub enum Release {
 impl Decision for ReleaseLock {
     type State = Lock;
     type Outcome = Release;
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::lock::RELEASE;
     const PROPERTIES: Properties<ReleaseLock> = Properties {

@@ -6,7 +6,7 @@ use crate::{
     error::Error,
     names::Name,
     script::{self, Script},
-    stages, statuses,
+    statuses,
     time::{Millis, Timestamp},
 };
 
@@ -45,7 +45,6 @@ pub enum Renewal {
 impl Decision for RenewLock {
     type State = Lock;
     type Outcome = Renewal;
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::lock::RENEW;
     const PROPERTIES: Properties<RenewLock> = Properties {

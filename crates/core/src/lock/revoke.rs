@@ -6,7 +6,7 @@ use crate::{
     error::Error,
     names::Name,
     script::{self, Script},
-    stages, statuses,
+    statuses,
     time::Timestamp,
     waiting,
 };
@@ -30,7 +30,6 @@ pub struct RevokeLock {
 impl Decision for RevokeLock {
     type State = Lock;
     type Outcome = bool;
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::lock::REVOKE;
     const PROPERTIES: Properties<RevokeLock> = Properties::FREES_CAPACITY;

@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 
-use super::{Ban, IndexBan, Meter, MeterName, RateEvent, RateEventKind, ban_record::BanRecord};
+use super::{Ban, BanEntry, Meter, MeterName, RateEvent, RateEventKind, ban_record::BanRecord};
 use crate::{
-    Call, Cost, Decision, Indexing, Outcomes, Properties, Reply,
+    Call, Cost, Decision, Outcomes, Properties, Reply,
     denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
-    stages, statuses,
+    statuses,
     time::{Millis, Timestamp},
     unknown_status,
 };
@@ -39,11 +39,15 @@ pub struct BanKey {
 impl Decision for BanKey {
     type State = Meter;
     type Outcome = Ban;
-    type Stages = stages::Indexed;
 
     const SCRIPT: &'static Script = &script::rate::BAN;
-    const PROPERTIES: Properties<BanKey> =
-        Properties { outcomes: Outcomes::OK, ..Properties::DEFAULT }.affects_denials();
+    const PROPERTIES: Properties<BanKey> = Properties::<Self> {
+        outcomes: Outcomes::OK,
+        // Each ban is listed.
+        ban: Some(|ban, outcome| Some(BanEntry { name: ban.name.clone(), until: outcome.until })),
+        ..Properties::DEFAULT
+    }
+    .affects_denials();
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()
@@ -89,15 +93,6 @@ impl AffectsDenials for BanKey {
     }
 }
 
-impl Indexing for BanKey {
-    type Entry = IndexBan;
-
-    /// Each ban is listed.
-    fn entry(&self, ban: &Ban) -> Option<IndexBan> {
-        Some(IndexBan { name: self.name.clone(), until: ban.until })
-    }
-}
-
 /// Lifts the ban of a key, and removes its strikes and usage, so that its next call passes.
 ///
 /// Otherwise the old usage could ban the key again immediately, and the strikes would make that ban
@@ -115,7 +110,6 @@ pub struct UnbanKey {
 impl Decision for UnbanKey {
     type State = Meter;
     type Outcome = bool;
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::rate::UNBAN;
     const PROPERTIES: Properties<UnbanKey> =
@@ -172,7 +166,6 @@ pub struct GetBan {
 impl Decision for GetBan {
     type State = Meter;
     type Outcome = Option<Ban>;
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::rate::GET_BAN;
     const PROPERTIES: Properties<GetBan> =

@@ -12,15 +12,23 @@ use serde::{Deserialize, Serialize};
 
 use super::{BANS_MAX, MeterName};
 use crate::{
-    Bin, Call, Cost, Decision, IndexEntry, Outcomes, Paged, Properties, Reply, State,
+    Bin, Call, Cost, Decision, Outcomes, Properties, Reply, State, Steps,
     collections::IncrementalMap,
     error::Error,
     names::{Name, Namespace},
     record::Touched,
     script::{self, Script},
-    stages,
     time::Timestamp,
 };
+
+/// A ban to enter into the index.
+#[derive(Debug, Clone)]
+pub struct BanEntry {
+    /// The policy and the key.
+    pub name: MeterName,
+    /// The end of the ban: the entry has no effect from then on.
+    pub until: Timestamp,
+}
 
 /// The banned keys of one policy.
 #[derive(Debug, Default)]
@@ -99,7 +107,6 @@ pub struct IndexBan {
 impl Decision for IndexBan {
     type State = BanIndex;
     type Outcome = ();
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::rate::INDEX_BAN;
     const PROPERTIES: Properties<IndexBan> =
@@ -126,13 +133,9 @@ impl Decision for IndexBan {
     }
 }
 
-impl IndexEntry for IndexBan {
-    fn name(&self) -> &[u8] {
-        self.name.as_bytes()
-    }
-
-    fn until(&self) -> Timestamp {
-        self.until
+impl From<BanEntry> for IndexBan {
+    fn from(BanEntry { name, until }: BanEntry) -> IndexBan {
+        IndexBan { name, until }
     }
 }
 
@@ -174,12 +177,23 @@ pub struct BanPage {
 impl Decision for ListBans {
     type State = BanIndex;
     type Outcome = BanPage;
-    type Stages = stages::InSteps;
 
     const SCRIPT: &'static Script = &script::rate::LIST_BANS;
     const PROPERTIES: Properties<ListBans> = Properties {
         cost: |list| Cost::bulk(50 + 2 * list.limit),
         outcomes: Outcomes::OK,
+        steps: Some(Steps {
+            max: 500,
+            limit: |list| list.limit,
+            limited: |list, limit| ListBans { limit, ..list.clone() },
+            after: |list, page| {
+                page.next.clone().map(|next| ListBans { after: Some(next), ..list.clone() })
+            },
+            append: |page, next| {
+                page.keys.extend(next.keys);
+                page.next = next.next;
+            },
+        }),
         ..Properties::DEFAULT
     };
 
@@ -229,26 +243,5 @@ impl Decision for ListBans {
             keys: page.iter().map(|entry| entry.1.to_vec()).collect(),
             next: page.last().filter(|_| more).map(cursor),
         }
-    }
-}
-
-impl Paged for ListBans {
-    const STEP: u32 = 500;
-
-    fn limit(&self) -> u32 {
-        self.limit
-    }
-
-    fn limited(&self, limit: u32) -> ListBans {
-        ListBans { limit, ..self.clone() }
-    }
-
-    fn behind(&self, page: &BanPage) -> Option<ListBans> {
-        page.next.clone().map(|next| ListBans { after: Some(next), ..self.clone() })
-    }
-
-    fn append(page: &mut BanPage, next: BanPage) {
-        page.keys.extend(next.keys);
-        page.next = next.next;
     }
 }

@@ -9,15 +9,15 @@ pub use denial::RefusedKey;
 use evaluation::{Evaluated, Evaluation};
 
 use super::{
-    Answer, Ban, IndexBan, LimitUse, Meter, MeterName, NAMES_MAX, REPLAY, RateEvent, RateEventKind,
+    Answer, Ban, BanEntry, LimitUse, Meter, MeterName, NAMES_MAX, REPLAY, RateEvent, RateEventKind,
     Rule, TEXT_BYTES_MAX, Verdict, ban_record::BanRecord, meter::LIMIT_BYTES,
 };
 use crate::{
-    Call, Decision, ENTRY_BYTES, Indexing, Outcomes, Properties, Reply,
+    Call, Decision, ENTRY_BYTES, Outcomes, Properties, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
-    stages, statuses,
+    statuses,
     time::{Millis, Timestamp},
 };
 
@@ -141,7 +141,6 @@ impl CheckRate {
 impl Decision for CheckRate {
     type State = Meter;
     type Outcome = CheckOutcome;
-    type Stages = stages::CachedAndIndexed;
 
     const SCRIPT: &'static Script = &script::rate::CHECK;
     const PROPERTIES: Properties<CheckRate> = Properties::<Self> {
@@ -165,8 +164,11 @@ impl Decision for CheckRate {
                 CheckOutcome::TooManyNames => 4,
             },
         ),
+        fallback: Some(CheckRate::FALLBACK),
+        ban: Some(CheckRate::entry),
         ..Properties::DEFAULT
     }
+    .deniable()
     .affects_denials();
 
     fn partition(&self) -> &[u8] {
@@ -221,13 +223,11 @@ impl Decision for CheckRate {
     }
 }
 
-impl Indexing for CheckRate {
-    type Entry = IndexBan;
-
+impl CheckRate {
     /// The ban that refused the call, so that further calls of a banned key restore a lost entry.
-    fn entry(&self, outcome: &CheckOutcome) -> Option<IndexBan> {
+    pub(super) fn entry(&self, outcome: &CheckOutcome) -> Option<BanEntry> {
         let CheckOutcome::Decided { answer, .. } = outcome else { return None };
         let until = answer.ban.as_ref()?.until;
-        Some(IndexBan { name: self.name.clone(), until })
+        Some(BanEntry { name: self.name.clone(), until })
     }
 }

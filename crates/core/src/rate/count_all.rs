@@ -15,9 +15,9 @@ use crate::{
     AsOf, Call, Cost, Decision, Properties, Reply,
     denial::Deniable,
     error::Error,
-    fallback::{Degradable, OnStoreFailure},
+    fallback::{FallbackRule, OnStoreFailure},
     script::{self, Script},
-    stages, statuses,
+    statuses,
     time::{Millis, Timestamp},
     unknown_status,
 };
@@ -151,10 +151,9 @@ impl CountHits {
 impl Decision for CountAll {
     type State = Vec<Meter>;
     type Outcome = AsOf<CountAllOutcome>;
-    type Stages = stages::Cached;
 
     const SCRIPT: &'static Script = &script::rate::COUNT_ALL;
-    const PROPERTIES: Properties<CountAll> = Properties {
+    const PROPERTIES: Properties<CountAll> = Properties::<Self> {
         is_repeatable: |all| all.counts.iter().all(|it| it.count.check.cost == 0),
         cost: |all| {
             let costs =
@@ -162,8 +161,15 @@ impl Decision for CountAll {
             Cost::from_micros(costs.map(|cost| cost + COST).sum())
         },
         creates: |all| all.counts.iter().any(|it| it.count.check.cost > 0),
+        fallback: Some(FallbackRule::new(
+            CountAll::on_store_failure,
+            CountAll::refused,
+            CountAll::shared,
+        )),
         ..Properties::DEFAULT
-    };
+    }
+    .deniable();
+
     fn partition(&self) -> &[u8] {
         self.counts.first().map_or(&[], |first| first.count.partition())
     }
@@ -287,7 +293,7 @@ impl Deniable for CountAll {
     }
 }
 
-impl Degradable for CountAll {
+impl CountAll {
     fn on_store_failure(&self) -> OnStoreFailure {
         self.counts.first().map_or(OnStoreFailure::Fail, |it| it.count.on_store_failure())
     }

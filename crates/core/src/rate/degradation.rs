@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{Answer, CheckOutcome, CheckRate, Rule, Verdict, rule::NO_CEILING};
 use crate::{
-    fallback::{Degradable, OnStoreFailure, share},
+    fallback::{FallbackRule, OnStoreFailure, share},
     time::Millis,
 };
 
@@ -31,14 +31,17 @@ impl Rule {
     }
 }
 
-impl Degradable for CheckRate {
+impl CheckRate {
+    pub(super) const FALLBACK: FallbackRule<CheckRate> =
+        FallbackRule::new(CheckRate::on_store_failure, CheckRate::refused, CheckRate::shared);
+
     /// As configured for the policy. Checks whose rule comes with the call fail.
-    fn on_store_failure(&self) -> OnStoreFailure {
+    pub(super) fn on_store_failure(&self) -> OnStoreFailure {
         self.rule.on_store_failure
     }
 
     /// The refusal reports no usage, because none is known.
-    fn refused(&self) -> Option<CheckOutcome> {
+    pub(super) fn refused(&self) -> Option<CheckOutcome> {
         let (verdict, retry_after) = (Verdict::Throttle, Some(RETRY));
         let answer = Answer { verdict, crossed: false, retry_after, ban: None, limits: Vec::new() };
         Some(CheckOutcome::Decided { answer, replayed: false })
@@ -46,7 +49,7 @@ impl Degradable for CheckRate {
 
     /// The share divides the limits of the rule, not the cost of a call. A call whose cost is above
     /// the share is refused.
-    fn shared(&self, replicas: u32) -> CheckRate {
+    pub(super) fn shared(&self, replicas: u32) -> CheckRate {
         let rule = match replicas {
             1 => self.rule.clone(),
             _ => Arc::new(self.rule.shared(replicas)),

@@ -7,7 +7,7 @@ use crate::{
     Call, Cost, Decision, Outcomes, Properties, Reply,
     error::Error,
     script::{self, Script},
-    stages, statuses,
+    statuses,
     time::Timestamp,
 };
 
@@ -40,7 +40,6 @@ pub struct KeyState {
 impl Decision for GetKey {
     type State = Meter;
     type Outcome = KeyState;
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::rate::GET_KEY;
     const PROPERTIES: Properties<GetKey> = Properties {

@@ -8,16 +8,15 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::{
-    Algorithm, Answer, CheckOutcome, CheckRate, IndexBan, Limit, LimitUse, Meter, Rule, Verdict,
+    Algorithm, Answer, CheckOutcome, CheckRate, Limit, LimitUse, Meter, Rule, Verdict,
     rule::NO_CEILING,
 };
 use crate::{
-    AsOf, Call, Decision, Indexing, Properties, Reply,
+    AsOf, Call, Decision, Properties, Reply,
     denial::Deniable,
     error::Error,
-    fallback::{Degradable, OnStoreFailure, share},
+    fallback::{FallbackRule, OnStoreFailure, share},
     script::{self, Script},
-    stages,
     time::{Millis, Timestamp},
 };
 
@@ -139,15 +138,21 @@ impl CountHits {
 impl Decision for CountHits {
     type State = Meter;
     type Outcome = AsOf<CheckOutcome>;
-    type Stages = stages::CachedAndIndexed;
 
     const SCRIPT: &'static Script = &script::rate::COUNT_HITS;
-    const PROPERTIES: Properties<CountHits> = Properties {
+    const PROPERTIES: Properties<CountHits> = Properties::<Self> {
         is_repeatable: |count| (CheckRate::PROPERTIES.is_repeatable)(&count.check),
         cost: |count| (CheckRate::PROPERTIES.cost)(&count.check),
         creates: |count| (CheckRate::PROPERTIES.creates)(&count.check),
+        fallback: Some(FallbackRule::new(
+            CountHits::on_store_failure,
+            CountHits::refused,
+            CountHits::shared,
+        )),
+        ban: Some(|count, outcome| count.check.entry(outcome)),
         ..Properties::DEFAULT
-    };
+    }
+    .deniable();
 
     fn partition(&self) -> &[u8] {
         self.check.partition()
@@ -176,14 +181,6 @@ impl Decision for CountHits {
             answer.verdict = Verdict::Throttle;
         }
         AsOf { value: outcome, now }
-    }
-}
-
-impl Indexing for CountHits {
-    type Entry = IndexBan;
-
-    fn entry(&self, outcome: &AsOf<CheckOutcome>) -> Option<IndexBan> {
-        self.check.entry(outcome)
     }
 }
 
@@ -232,8 +229,8 @@ impl Deniable for CountHits {
     }
 }
 
-impl Degradable for CountHits {
-    fn on_store_failure(&self) -> OnStoreFailure {
+impl CountHits {
+    pub(super) fn on_store_failure(&self) -> OnStoreFailure {
         self.check.on_store_failure()
     }
 
@@ -242,7 +239,7 @@ impl Degradable for CountHits {
         Some(AsOf { value: self.check.refused()?, now: Timestamp(0) })
     }
 
-    fn shared(&self, replicas: u32) -> CountHits {
+    pub(super) fn shared(&self, replicas: u32) -> CountHits {
         CountHits {
             check: self.check.shared(replicas),
             max: share(self.max, replicas),

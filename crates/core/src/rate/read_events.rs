@@ -7,7 +7,6 @@ use crate::{
     error::Error,
     names::Name,
     script::{self, Script},
-    stages,
     time::Timestamp,
 };
 
@@ -33,7 +32,6 @@ impl ReadRateEvents {
 impl Decision for ReadRateEvents {
     type State = Log;
     type Outcome = EventPage<RateEvent>;
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::rate::READ_EVENTS;
     const PROPERTIES: Properties<ReadRateEvents> =

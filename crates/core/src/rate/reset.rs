@@ -6,7 +6,7 @@ use crate::{
     denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
-    stages, statuses,
+    statuses,
     time::Timestamp,
 };
 
@@ -25,7 +25,6 @@ pub struct ResetRate {
 impl Decision for ResetRate {
     type State = Meter;
     type Outcome = bool;
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::rate::RESET;
     const PROPERTIES: Properties<ResetRate> =

@@ -5,7 +5,7 @@ use crate::{
     Call, Decision, Outcomes, Properties, Reply,
     error::Error,
     script::{self, Script},
-    stages, statuses,
+    statuses,
     time::Timestamp,
     unknown_status,
 };
@@ -25,7 +25,6 @@ pub struct GetSequence {
 impl Decision for GetSequence {
     type State = Counter;
     type Outcome = Option<(u64, Timestamp)>;
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::sequence::GET;
     const PROPERTIES: Properties<GetSequence> =

@@ -10,7 +10,6 @@ use crate::{
     error::Error,
     names::Name,
     script::{self, Script},
-    stages,
     time::{RESERVED_AFTER, Timestamp},
 };
 
@@ -83,7 +82,6 @@ impl NextSequence {
 impl Decision for NextSequence {
     type State = Counter;
     type Outcome = Allocation;
-    type Stages = stages::Coalesced;
 
     const SCRIPT: &'static Script = &script::sequence::NEXT;
     const PROPERTIES: Properties<NextSequence> = Properties::<Self> {
@@ -105,7 +103,8 @@ impl Decision for NextSequence {
         ),
         ..Properties::DEFAULT
     }
-    .issues();
+    .issues()
+    .joined();
 
     fn partition(&self) -> &[u8] {
         self.sequence.partition()

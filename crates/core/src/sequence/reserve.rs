@@ -6,7 +6,6 @@ use crate::{
     acknowledgement::Acknowledgement,
     error::Error,
     script::{self, Script},
-    stages,
     time::Timestamp,
 };
 
@@ -41,7 +40,6 @@ impl ReserveSequence {
 impl Decision for ReserveSequence {
     type State = Counter;
     type Outcome = ReservedBlock;
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::sequence::RESERVE;
     const PROPERTIES: Properties<ReserveSequence> =

@@ -6,7 +6,7 @@ use crate::{
     acknowledgement::Acknowledgement,
     error::Error,
     script::{self, Script},
-    stages, statuses,
+    statuses,
     time::Timestamp,
     unknown_status,
 };
@@ -49,7 +49,6 @@ impl SetSequenceFloor {
 impl Decision for SetSequenceFloor {
     type State = Counter;
     type Outcome = Floor;
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::sequence::SET_FLOOR;
     const PROPERTIES: Properties<SetSequenceFloor> = Properties::<Self> {

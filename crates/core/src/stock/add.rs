@@ -9,7 +9,6 @@ use crate::{
     error::Error,
     names::Name,
     script::{self, Script},
-    stages,
     time::Timestamp,
 };
 
@@ -35,13 +34,13 @@ pub struct AddStock {
 impl Decision for AddStock {
     type State = Sku;
     type Outcome = StockOutcome<Restocked>;
-    type Stages = stages::UntilDecided;
 
     const SCRIPT: &'static Script = &script::stock::ADD;
     const PROPERTIES: Properties<AddStock> = Properties {
         is_repeatable: |add| add.request.is_some(),
         adds: |add| add.request.as_ref().map_or(0, |it| ENTRY_BYTES + it.as_bytes().len() as u64),
         outcomes: Outcomes::new(RESTOCK_NAMES, restock_index),
+        is_unfinished: StockOutcome::is_unfinished,
         ..Properties::DEFAULT
     };
 

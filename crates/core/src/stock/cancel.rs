@@ -6,7 +6,7 @@ use crate::{
     error::Error,
     names::Name,
     script::{self, Script},
-    stages, statuses,
+    statuses,
     time::Timestamp,
 };
 
@@ -47,7 +47,6 @@ pub enum CancelOutcome {
 impl Decision for CancelReservation {
     type State = Sku;
     type Outcome = StockOutcome<CancelOutcome>;
-    type Stages = stages::UntilDecided;
 
     const SCRIPT: &'static Script = &script::stock::CANCEL;
     const PROPERTIES: Properties<CancelReservation> = Properties {
@@ -71,6 +70,7 @@ impl Decision for CancelReservation {
                 StockOutcome::Again => 6,
             },
         ),
+        is_unfinished: StockOutcome::is_unfinished,
         ..Properties::FREES_CAPACITY
     };
 

@@ -6,7 +6,7 @@ use crate::{
     error::Error,
     names::Name,
     script::{self, Script},
-    stages, statuses,
+    statuses,
     time::Timestamp,
 };
 
@@ -54,7 +54,6 @@ pub enum ConfirmOutcome {
 impl Decision for ConfirmReservation {
     type State = Sku;
     type Outcome = StockOutcome<ConfirmOutcome>;
-    type Stages = stages::UntilDecided;
 
     const SCRIPT: &'static Script = &script::stock::CONFIRM;
     const PROPERTIES: Properties<ConfirmReservation> = Properties {
@@ -78,6 +77,7 @@ impl Decision for ConfirmReservation {
                 StockOutcome::Again => 6,
             },
         ),
+        is_unfinished: StockOutcome::is_unfinished,
         ..Properties::FREES_CAPACITY
     };
 

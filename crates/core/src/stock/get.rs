@@ -6,7 +6,6 @@ use crate::{
     error::Error,
     names::Name,
     script::{self, Script},
-    stages,
     time::Timestamp,
 };
 
@@ -24,7 +23,6 @@ pub struct GetStock {
 impl Decision for GetStock {
     type State = Sku;
     type Outcome = StockOutcome<u64>;
-    type Stages = stages::UntilDecided;
 
     const SCRIPT: &'static Script = &script::stock::GET;
     const PROPERTIES: Properties<GetStock> = Properties {
@@ -33,6 +31,7 @@ impl Decision for GetStock {
             StockOutcome::NotFound => 1,
             StockOutcome::Again => 2,
         }),
+        is_unfinished: StockOutcome::is_unfinished,
         ..Properties::DEFAULT
     };
 

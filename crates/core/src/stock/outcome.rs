@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Decision, Reply, Stepwise, error::Error, statuses, unknown_status};
+use crate::{Reply, error::Error, statuses, unknown_status};
 
 statuses! { STOCK_UNKNOWN = 8, STOCK_AGAIN = 9 }
 statuses! {
@@ -60,6 +60,11 @@ pub enum StockOutcome<T> {
 }
 
 impl<T> StockOutcome<T> {
+    /// Whether the step only reclaimed expired holds.
+    pub(super) fn is_unfinished(&self) -> bool {
+        matches!(self, StockOutcome::Again)
+    }
+
     /// Reads a reply: the status, the stock, and the part that `outcome` reads. `outcome` returns
     /// `None` for an unknown status.
     pub(super) fn parse(
@@ -77,12 +82,6 @@ impl<T> StockOutcome<T> {
             Some(outcome) => Ok(StockOutcome::Decided { outcome, stock }),
             None => unknown_status(status),
         }
-    }
-}
-
-impl<T, D: Decision<Outcome = StockOutcome<T>>> Stepwise for D {
-    fn is_unfinished(outcome: &StockOutcome<T>) -> bool {
-        matches!(outcome, StockOutcome::Again)
     }
 }
 
@@ -128,6 +127,7 @@ mod tests {
     fn check<T, D: Decision<Outcome = StockOutcome<T>>>() {
         assert_eq!(label::<T, D>(&StockOutcome::Again), "unfinished", "{}", D::SCRIPT.name);
         assert_eq!(label::<T, D>(&StockOutcome::NotFound), "not_found", "{}", D::SCRIPT.name);
+        assert!((D::PROPERTIES.is_unfinished)(&StockOutcome::Again), "{}", D::SCRIPT.name);
     }
 
     /// A verb that ran out of steps answers UNAVAILABLE, and the metrics must not count it as an

@@ -10,7 +10,7 @@ use crate::{
     error::Error,
     names::Name,
     script::{self, Script},
-    stages, statuses,
+    statuses,
     time::{Millis, Timestamp},
 };
 
@@ -109,7 +109,6 @@ fn retry_after(micros: u64) -> Option<Millis> {
 impl Decision for ReserveStock {
     type State = Sku;
     type Outcome = StockOutcome<ReserveOutcome>;
-    type Stages = stages::UntilDecided;
 
     const SCRIPT: &'static Script = &script::stock::RESERVE;
     // The record, the hold and the buyer.
@@ -142,6 +141,7 @@ impl Decision for ReserveStock {
                 StockOutcome::Again => 6,
             },
         ),
+        is_unfinished: StockOutcome::is_unfinished,
         ..Properties::DEFAULT
     }
     .grows();

@@ -10,7 +10,6 @@ use crate::{
     error::Error,
     names::Name,
     script::{self, Script},
-    stages,
     time::Timestamp,
 };
 
@@ -33,7 +32,6 @@ pub struct SetStock {
 impl Decision for SetStock {
     type State = Sku;
     type Outcome = StockOutcome<Restocked>;
-    type Stages = stages::UntilDecided;
 
     const SCRIPT: &'static Script = &script::stock::SET;
     // A repeat would put the quantity that was sold in between back on hand.
@@ -41,6 +39,7 @@ impl Decision for SetStock {
         is_repeatable: |_| false,
         creates: |_| true,
         outcomes: Outcomes::new(RESTOCK_NAMES, restock_index),
+        is_unfinished: StockOutcome::is_unfinished,
         ..Properties::DEFAULT
     };
 

@@ -15,6 +15,7 @@ mod several;
 use std::time::Instant;
 
 use super::{
+    super::registry::stored_states,
     Embedded,
     journal::{Journal, Seen},
     memory_full,
@@ -35,7 +36,55 @@ const NAMES_RETRY: Millis = Millis(1000);
 /// The event that a decision on a state has produced.
 type Produced<S> = Box<<S as Tabled>::Event>;
 
+/// The states of one partition are [`Sharded`]; `several` has those of several partitions.
+macro_rules! sharded {
+    ($($table:ident: $state:ty $(, events $event:ty => $history:ident)?;)*) => {
+        $(
+            impl Sharded for $state {
+                fn execute<D>(engine: &Embedded, decision: &D) -> (Result<D::Outcome, Error>, Seen)
+                where
+                    D: Decision<State = Self>,
+                {
+                    engine.execute_one(decision)
+                }
+
+                fn execute_run<D>(
+                    engine: &Embedded,
+                    decisions: &[D],
+                    may_block: bool,
+                    take: impl FnMut(Result<D::Outcome, Error>) -> bool,
+                ) -> Option<Seen>
+                where
+                    D: Decision<State = Self>,
+                {
+                    engine.execute_alike(decisions, may_block, take)
+                }
+            }
+        )*
+    };
+}
+
+stored_states!(sharded);
+
 impl Embedded {
+    /// Decides a call: executes the decision, and returns once its changes are as durable as promised.
+    pub(crate) async fn decide<D>(
+        &self,
+        decision: &D,
+        deadline: Instant,
+    ) -> Result<D::Outcome, Error>
+    where
+        D: Decision<State: Sharded>,
+    {
+        self.admit()?;
+        let (outcome, seen) = D::State::execute(self, decision);
+        if !self.is_synced(seen) {
+            // Boxed: without a data directory no call waits.
+            Box::pin(self.synced(seen, deadline)).await?;
+        }
+        outcome
+    }
+
     /// Executes a decision, and does not wait until its changes are synced. Fails like
     /// [`Embedded::admit`], and with [`Error::MemoryFull`].
     pub fn run<D>(&self, decision: &D) -> Result<D::Outcome, Error>
@@ -43,54 +92,34 @@ impl Embedded {
         D: Decision<State: Sharded>,
     {
         self.admit()?;
-        self.execute(decision).0
+        D::State::execute(self, decision).0
     }
 
-    /// Admits a call. Fails while the journal cannot accept changes, and counts the refusal.
-    pub(in super::super) fn admit(&self) -> Result<(), Error> {
+    /// Fails while the journal cannot accept changes.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.journal().map_or(Ok(()), Journal::check)
+    }
+
+    /// Admits a call. Fails as [`Embedded::check`] does, and counts the refusal.
+    pub(crate) fn admit(&self) -> Result<(), Error> {
         self.journal().map_or(Ok(()), Journal::admit)
     }
 
     /// Whether a call may be answered that has seen these changes.
-    pub(in super::super) fn is_synced(&self, seen: Seen) -> bool {
+    pub(super) fn is_synced(&self, seen: Seen) -> bool {
         self.journal().is_none_or(|journal| journal.is_synced(seen))
     }
 
     /// Returns once [`Embedded::is_synced`]. Fails with [`Error::DeadlineExceeded`].
-    pub(in super::super) async fn synced(
-        &self,
-        seen: Seen,
-        deadline: Instant,
-    ) -> Result<(), Error> {
+    pub(super) async fn synced(&self, seen: Seen, deadline: Instant) -> Result<(), Error> {
         match self.journal() {
             None => Ok(()),
             Some(journal) => journal.synced(seen, deadline).await,
         }
     }
 
-    /// Executes a decision, as [`Sharded::execute`] does.
-    pub(in super::super) fn execute<D>(&self, decision: &D) -> (Result<D::Outcome, Error>, Seen)
-    where
-        D: Decision<State: Sharded>,
-    {
-        D::State::execute(self, decision)
-    }
-
-    /// Executes decisions in order, as [`Sharded::execute_run`] does.
-    pub(in super::super) fn execute_run<D>(
-        &self,
-        decisions: &[D],
-        may_block: bool,
-        take: impl FnMut(Result<D::Outcome, Error>) -> bool,
-    ) -> Option<Seen>
-    where
-        D: Decision<State: Sharded>,
-    {
-        D::State::execute_run(self, decisions, may_block, take)
-    }
-
     /// Executes a decision about one partition.
-    pub(super) fn execute_one<D>(&self, decision: &D) -> (Result<D::Outcome, Error>, Seen)
+    fn execute_one<D>(&self, decision: &D) -> (Result<D::Outcome, Error>, Seen)
     where
         D: Decision<State: Tabled>,
     {
@@ -101,7 +130,7 @@ impl Embedded {
     }
 
     /// Executes decisions about one shard at a time, under one lock.
-    pub(super) fn execute_alike<D>(
+    fn execute_alike<D>(
         &self,
         decisions: &[D],
         may_block: bool,
@@ -155,7 +184,7 @@ impl Embedded {
                     Ok(counted) => counted,
                     Err(error) => return (Err(error), notes.seen()),
                 };
-                let decided = self.decide(decision, state, journal.map(|_| &mut *notes), now);
+                let decided = self.apply(decision, state, journal.map(|_| &mut *notes), now);
                 self.settle(counted.as_ref(), decision.partition(), Some(state));
                 decided
             }
@@ -168,7 +197,7 @@ impl Embedded {
                     Ok(counted) => counted,
                     Err(error) => return (Err(error), notes.seen()),
                 };
-                let decided = self.decide(decision, &mut state, journal.map(|_| &mut *notes), now);
+                let decided = self.apply(decision, &mut state, journal.map(|_| &mut *notes), now);
                 let partition = decision.partition();
                 // An empty state is not stored, so its changes are dropped.
                 let is_stored = if state.is_vacant(now) {
@@ -214,9 +243,9 @@ impl Embedded {
         }
     }
 
-    /// Decides. With `notes`, collects the changes of the state: the head if it differs, and the
-    /// changed parts.
-    fn decide<D>(
+    /// Decides on a state. With `notes`, collects the changes of the state: the head if it differs, and
+    /// the changed parts.
+    fn apply<D>(
         &self,
         decision: &D,
         state: &mut D::State,

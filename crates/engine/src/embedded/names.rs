@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 
 use super::{Embedded, SHARDS, tables::Tabled};
-use crate::names::{LOOKED_MAX, NameCursor, NamePage, NameQuery};
+use crate::listing::{LOOKED_MAX, NameCursor, NamePage, NameQuery};
 
 impl Embedded {
     /// Lists the next names. The hash that selects shards differs between processes, so a position

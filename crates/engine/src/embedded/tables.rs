@@ -47,8 +47,7 @@ pub(super) fn drain<S: Tabled>(state: &mut S, partition: &[u8], notes: &mut Note
 /// A state of which the executor can find the entry, or the entries, in a shard.
 pub trait Sharded: State {
     /// Executes a decision and queues its changes. Returns also the changes that the outcome depends
-    /// on. Fails with [`Error::MemoryFull`] or
-    /// [`Error::NamespaceLimit`].
+    /// on. Fails with [`Error::MemoryFull`] or [`Error::NamespaceLimit`].
     fn execute<D>(engine: &Embedded, decision: &D) -> (Result<D::Outcome, Error>, Seen)
     where
         D: Decision<State = Self>;
@@ -101,27 +100,6 @@ macro_rules! tables {
         }
 
         $(
-            impl Sharded for $state {
-                fn execute<D>(engine: &Embedded, decision: &D) -> (Result<D::Outcome, Error>, Seen)
-                where
-                    D: Decision<State = Self>,
-                {
-                    engine.execute_one(decision)
-                }
-
-                fn execute_run<D>(
-                    engine: &Embedded,
-                    decisions: &[D],
-                    may_block: bool,
-                    take: impl FnMut(Result<D::Outcome, Error>) -> bool,
-                ) -> Option<Seen>
-                where
-                    D: Decision<State = Self>,
-                {
-                    engine.execute_alike(decisions, may_block, take)
-                }
-            }
-
             impl Tabled for $state {
                 kept!($state, $table $(, $event, $history)?);
             }

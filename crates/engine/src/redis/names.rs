@@ -24,7 +24,7 @@ use super::{
     shared::Router,
     slot::Slot,
 };
-use crate::names::{LOOKED_MAX, NameCursor, NamePage, NameQuery};
+use crate::listing::{LOOKED_MAX, NameCursor, NamePage, NameQuery};
 use tollgate_core::{Call, Cost, Reply, State, error::Error, script, time::monotonic};
 
 /// The most keys that a step visits.

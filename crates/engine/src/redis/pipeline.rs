@@ -1,6 +1,6 @@
 //! A pipeline: sends the jobs of one thread to one node, in batches.
 //!
-//! `node` picks the pipeline of a job; `batch` is one exchange. Each thread has its own pipelines
+//! `node` picks the pipeline of a job; `exchange` sends a batch. Each thread has its own pipelines
 //! to each node, with their own connections. A job on an idle pipeline is sent at once. Jobs that
 //! arrive while batches are in flight form the next batch. There is no timer, so the batch size
 //! follows the load.

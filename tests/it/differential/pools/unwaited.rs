@@ -9,19 +9,17 @@ use tollgate_core::{
     error::Error,
     names::Name,
     script::Script,
-    stages,
     time::Timestamp,
 };
 
 use super::History;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Unwaited(pub(super) AdmitTask);
 
 impl Decision for Unwaited {
     type State = Pool;
     type Outcome = Admission;
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = AdmitTask::SCRIPT;
     const PROPERTIES: Properties<Unwaited> = Properties {

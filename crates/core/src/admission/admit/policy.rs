@@ -16,7 +16,7 @@ use crate::{
         member,
     },
     denial::{AffectsDenials, Deniable, Effect},
-    fallback::{Degradable, OnStoreFailure},
+    fallback::{FallbackRule, OnStoreFailure},
     time::{Millis, Timestamp},
     waiting::{Heartbeat, Proceed, WaitingCall, Waits},
 };
@@ -251,7 +251,12 @@ impl Warms for AdmitTask {
     }
 }
 
-impl Degradable for AdmitTask {
+impl AdmitTask {
+    pub(super) const FALLBACK: FallbackRule<AdmitTask> = FallbackRule {
+        has_no_share: AdmitTask::has_no_share,
+        ..FallbackRule::new(AdmitTask::on_store_failure, AdmitTask::refused, AdmitTask::shared)
+    };
+
     /// Only the store knows the queued tasks of a device.
     fn on_store_failure(&self) -> OnStoreFailure {
         match self.task {

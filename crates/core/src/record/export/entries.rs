@@ -10,7 +10,6 @@ use crate::{
     error::Error,
     record::{Recorded, Unreadable, decode, encode, split_part},
     script::Script,
-    stages,
     time::Timestamp,
     unknown_status,
 };
@@ -197,6 +196,15 @@ impl<S: Exported> Export<S> {
     }
 }
 
+/// By hand, because a derived one would demand it of the state.
+impl<S> Clone for Export<S> {
+    fn clone(&self) -> Export<S> {
+        let Export { partition, source, after, state } = self;
+        let (partition, source, after) = (partition.clone(), source.clone(), after.clone());
+        Export { partition, source, after, state: *state }
+    }
+}
+
 impl<S: Recorded> fmt::Debug for Export<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (partition, after) = (self.partition.escape_ascii(), self.after.escape_ascii());
@@ -207,7 +215,6 @@ impl<S: Recorded> fmt::Debug for Export<S> {
 impl<S: Exported> Decision for Export<S> {
     type State = S;
     type Outcome = Page;
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = S::EXPORT;
     const PROPERTIES: Properties<Export<S>> =
@@ -316,6 +323,15 @@ impl<S: Exported> Import<S> {
     }
 }
 
+/// As for [`Export`].
+impl<S> Clone for Import<S> {
+    fn clone(&self) -> Import<S> {
+        let Import { partition, part, value, parts, state } = self;
+        let (partition, part, value) = (partition.clone(), part.clone(), value.clone());
+        Import { partition, part, value, parts: parts.clone(), state: *state }
+    }
+}
+
 impl<S: Recorded> fmt::Debug for Import<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (partition, part) = (self.partition.escape_ascii(), self.part.escape_ascii());
@@ -326,7 +342,6 @@ impl<S: Recorded> fmt::Debug for Import<S> {
 impl<S: Exported> Decision for Import<S> {
     type State = S;
     type Outcome = ();
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = S::IMPORT;
     const PROPERTIES: Properties<Import<S>> = Properties {

@@ -42,7 +42,7 @@ fn a_run_is_of_one_shard() {
             counts.push(answer.limits[0].count);
             counts.len() < most
         };
-        engine.execute_run(checks, true, take).unwrap();
+        Meter::execute_run(&engine, checks, true, take).unwrap();
         counts
     };
     let checks: Vec<CheckRate> = ["a", "a", "a", "b", "a"].map(check).to_vec();
@@ -60,9 +60,9 @@ fn a_run_passes_a_locked_shard() {
     let checks = [check("a")];
     let locked = engine.shard(tag_of(&checks[0]));
     let take = |_| panic!("nothing is decided");
-    assert_eq!(engine.execute_run(&checks, false, take), None);
+    assert_eq!(Meter::execute_run(&engine, &checks, false, take), None);
     drop(locked);
-    assert!(engine.execute_run(&checks, false, |outcome| outcome.is_ok()).is_some());
+    assert!(Meter::execute_run(&engine, &checks, false, |outcome| outcome.is_ok()).is_some());
 }
 
 /// A decision leaves no changes to the next one of its shard, whether they were queued or dropped.
@@ -75,7 +75,7 @@ fn what_a_shard_notes_is_of_one_decision() {
     };
     let (engine, mut writer) = open();
     let known = check("known");
-    engine.execute(&known).0.unwrap();
+    Meter::execute(&engine, &known).0.unwrap();
     assert!(engine.shard(tag_of(&known)).notes.changes.row().is_empty());
     writer.write();
     drop((engine, writer));
@@ -87,10 +87,10 @@ fn what_a_shard_notes_is_of_one_decision() {
     let engine = engine.below(Some(ceiling));
     for number in 0..5000 {
         let new = check(&format!("new-{number}"));
-        assert_eq!(engine.execute(&new).0, Err(Error::MemoryFull));
+        assert_eq!(Meter::execute(&engine, &new).0, Err(Error::MemoryFull));
         assert!(engine.shard(tag_of(&new)).notes.changes.row().is_empty());
     }
-    engine.execute(&known).0.unwrap();
+    Meter::execute(&engine, &known).0.unwrap();
     writer.write();
     drop((engine, writer));
 

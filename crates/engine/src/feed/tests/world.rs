@@ -9,7 +9,6 @@ use tollgate_core::{
     admission::Pool,
     collections::History,
     script::{self, Script},
-    stages,
     time::Clock,
 };
 
@@ -27,7 +26,7 @@ struct Log {
 #[derive(Debug, Clone)]
 pub(super) struct Numbers(Arc<Log>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Read {
     log: Arc<Log>,
     history: usize,
@@ -78,7 +77,6 @@ impl Topic for Numbers {
 impl Decision for Read {
     type State = Pool;
     type Outcome = EventPage<u64>;
-    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::READ_EVENTS;
 

@@ -1,0 +1,240 @@
+//! The denial cache: recent refusals of this server, repeated without asking the store.
+//!
+//! A storm of calls on a full pool or a throttled key then costs Redis almost nothing.
+//! `Engine::submit` asks the cache for each AdmitTask and CheckRate (`recall`) and adds refusals of
+//! the store (`learn`). `Redis::run` passes each decision through `watch`, which invalidates the entries
+//! that the decision may affect. Only Redis has a cache: a decision of the embedded engine is as fast
+//! as a lookup.
+//!
+//! # Invariants
+//! - Only refusals are stored. Nothing is granted from the cache.
+//! - An entry is valid until the refusal could change without a call, such as at the next lease
+//!   end, and at most `denial_cache` (50 ms by default). Time counts from when the call was sent. A
+//!   change through another server is thus seen after `denial_cache` at the latest.
+//! - Each partition has a *generation*. A decision through this server that may turn a refusal into
+//!   a grant begins a new generation. An entry is valid only in the generation in which its call
+//!   was sent. So older entries are not repeated, nor are refusals that were in flight.
+//! - A decision with an unknown fate counts as executed, also if its call was cancelled.
+//! - A lost connection invalidates all entries: the store may have failed over.
+//! - A caller that holds a lease through this server always reaches the store (`holders`). So does
+//!   one that held a lease when its pool refused the cached call, through any server
+//!   ([`Deniable::deny`](tollgate_core::denial::Deniable::deny)). Any other caller reaches the store a second after its first cached refusal
+//!   (`first_refusals`), and a cached refusal of a pool tells it to ask again within that second.
+
+mod first_refusals;
+mod holders;
+mod refusals;
+
+use std::{
+    fmt,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use ahash::RandomState;
+
+use crate::hub::ByType;
+use first_refusals::FirstRefusals;
+use holders::Holders;
+use refusals::{CachedRefusal, VerbRefusals};
+use tollgate_core::{
+    Decision, State,
+    denial::Effect,
+    error::Error,
+    time::{Clock, Millis, Timestamp},
+};
+
+/// The number of generation counters. Partitions with the same hash share one; a needless new
+/// generation costs one call to the store.
+const GENERATIONS: usize = 1 << 14;
+
+/// The denial cache of a server.
+pub(crate) struct DenialCache {
+    /// The clock by which entries age.
+    clock: Clock,
+    /// Seeded at random, so callers cannot choose colliding keys.
+    hasher: RandomState,
+    /// The generations, by the hash of the partition.
+    generations: Box<[AtomicU32]>,
+    /// The grace of leases in seconds, by the same hash as generations.
+    keeps: Box<[AtomicU32]>,
+    /// The lease ends of this server's holders.
+    holders: Holders,
+    /// The time since which each caller gets cached refusals.
+    first_refusals: FirstRefusals,
+    /// The refusals, [`VerbRefusals`] for each verb.
+    by_kind: ByType,
+}
+
+/// The result of asking the cache.
+pub(crate) enum Recall<O> {
+    /// A valid refusal is cached.
+    Denied(O),
+    /// The store must decide. With the ticket, its refusal can be added to the cache.
+    Ask(Option<RecallTicket>),
+}
+
+/// The state of the cache when a call was sent; makes its refusal valid only while nothing has
+/// changed since.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RecallTicket {
+    /// The hash of partition and kind of question.
+    key: u64,
+    /// The generation of the partition.
+    generation: u32,
+    /// The engine's count of lost connections.
+    epoch: u64,
+    /// The time of the call.
+    since: Timestamp,
+}
+
+impl fmt::Debug for DenialCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DenialCache").field("clock", &self.clock).finish_non_exhaustive()
+    }
+}
+
+impl DenialCache {
+    /// Creates an empty cache whose entries age by this clock.
+    pub(crate) fn new(clock: Clock) -> DenialCache {
+        DenialCache {
+            clock,
+            hasher: RandomState::new(),
+            generations: (0..GENERATIONS).map(|_| AtomicU32::new(0)).collect(),
+            keeps: (0..GENERATIONS).map(|_| AtomicU32::new(0)).collect(),
+            holders: Holders::default(),
+            first_refusals: FirstRefusals::default(),
+            by_kind: ByType::default(),
+        }
+    }
+
+    /// Asks the cache about a decision. `epoch` is the engine's count of lost connections.
+    pub(crate) fn recall<D: Decision>(&self, decision: &D, epoch: u64) -> Recall<D::Outcome> {
+        let Some(rule) = (const { &D::PROPERTIES.cache }) else { return Recall::Ask(None) };
+        let Some(kind) = (rule.kind)(decision) else { return Recall::Ask(None) };
+        let partition = decision.partition();
+        let home = self.home::<D::State>(partition);
+        let key = self.hasher.hash_one((home, kind));
+        let now = self.clock.now();
+        let generation = self.generation(home).load(Ordering::Acquire);
+        // Read before the call is sent: a change in between makes the refusal invalid.
+        let ticket = RecallTicket { key, generation, epoch, since: now };
+        let outcome = self.by_kind.get::<VerbRefusals<D>>().entries.with(key, |entry| {
+            let is_valid = entry.generation == generation
+                && entry.epoch == epoch
+                && (entry.since..entry.until).contains(&now)
+                && *entry.partition == *partition;
+            if is_valid {
+                (rule.deny)(decision, &entry.denial, now.0 - entry.since.0, now)
+            } else {
+                None
+            }
+        });
+        let may_repeat = || {
+            (rule.member)(decision).is_none_or(|member| {
+                let place = self.place(home, &member);
+                !self.holders.holds(place, now) && self.first_refusals.may_repeat(place, now)
+            })
+        };
+        match outcome {
+            Some(outcome) if may_repeat() => Recall::Denied(outcome),
+            _ => Recall::Ask(Some(ticket)),
+        }
+    }
+
+    /// Adds the result of a decision if it is a refusal of the store that may be repeated.
+    pub(crate) fn learn<D: Decision>(
+        &self,
+        decision: &D,
+        result: &Result<D::Outcome, Error>,
+        ticket: Option<RecallTicket>,
+    ) {
+        let Some(rule) = (const { &D::PROPERTIES.cache }) else { return };
+        let (Ok(outcome), Some(ticket)) = (result, ticket) else { return };
+        let Some((denial, holds)) = (rule.denial)(decision, outcome) else { return };
+        let RecallTicket { key, generation, epoch, since } = ticket;
+        let until = Timestamp(since.0 + holds);
+        let partition = decision.partition().into();
+        let entry = CachedRefusal { partition, generation, epoch, since, until, denial };
+        self.by_kind.get::<VerbRefusals<D>>().entries.put(key, entry, self.clock.now());
+        if let Some(member) = (rule.member)(decision) {
+            let home = self.home::<D::State>(decision.partition());
+            self.first_refusals.forget(self.place(home, &member));
+        }
+    }
+
+    /// Watches decisions that are about to be sent, for their effect on cached refusals.
+    pub(crate) fn watch<'a, D: Decision>(&'a self, decisions: &'a [D]) -> DenialWatch<'a, D> {
+        DenialWatch { denials: self, decisions }
+    }
+
+    /// Applies the effect of a decision. Without an outcome its fate is unknown, and it counts as
+    /// executed.
+    fn affect<D: Decision>(&self, decision: &D, outcome: Option<&D::Outcome>) {
+        let Some(effect) = (D::PROPERTIES.effect)(decision, outcome) else { return };
+        if effect == Effect::default() {
+            return;
+        }
+        let home = self.home::<D::State>(decision.partition());
+        let keeps = &self.keeps[home as usize % GENERATIONS];
+        if let Some(length) = effect.keeps {
+            keeps.store(length.0.div_ceil(1000) as u32, Ordering::Release);
+        }
+        if let Some((member, length)) = effect.holds {
+            let until = self.clock.now().after(length);
+            let until = until.after(Millis::from_secs(keeps.load(Ordering::Acquire).into()));
+            self.holders.hold(self.place(home, &member), until);
+        }
+        if effect.frees {
+            self.generation(home).fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// The hash of a partition.
+    fn home<S: State>(&self, partition: &[u8]) -> u64 {
+        self.hasher.hash_one((S::CAPABILITY, partition))
+    }
+
+    /// The hash of a caller in a partition.
+    fn place(&self, home: u64, member: &[u8]) -> u64 {
+        self.hasher.hash_one((home, member))
+    }
+
+    /// The generation counter of a partition, which it may share with others.
+    fn generation(&self, home: u64) -> &AtomicU32 {
+        &self.generations[home as usize % GENERATIONS]
+    }
+}
+
+/// Decisions in flight. If dropped before [`DenialWatch::settle`], all of them count as executed.
+pub(crate) struct DenialWatch<'a, D: Decision> {
+    denials: &'a DenialCache,
+    /// Empty once their outcomes were applied.
+    decisions: &'a [D],
+}
+
+impl<D: Decision> DenialWatch<'_, D> {
+    /// Applies the effect of each outcome to the cache.
+    pub(crate) fn settle<'o>(
+        mut self,
+        outcomes: impl Iterator<Item = Result<&'o D::Outcome, &'o Error>>,
+    ) {
+        let decisions = std::mem::take(&mut self.decisions);
+        for (decision, outcome) in decisions.iter().zip(outcomes) {
+            match outcome {
+                Ok(outcome) => self.denials.affect(decision, Some(outcome)),
+                // Certainly not executed.
+                Err(Error::Unavailable(_) | Error::Refused(_) | Error::Overloaded) => {}
+                Err(_) => self.denials.affect(decision, None),
+            }
+        }
+    }
+}
+
+impl<D: Decision> Drop for DenialWatch<'_, D> {
+    fn drop(&mut self) {
+        self.decisions.iter().for_each(|decision| self.denials.affect(decision, None));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,391 @@
+//! The sweep of an index of a Redis, by the one server that holds its claim (`claim`).
+//!
+//! # Due work
+//! The index has the time of the next look at each partition: when something in it ends. Due
+//! partitions are swept first, the longest due first, in pages of [`DUE_PAGE`]. A script call ends
+//! at most 100 leases; [`CALLS`] of them go in one round trip. The sweeper rests as long as it
+//! works, so due work takes at most half of Redis's time. The amount is bounded by the callers' own
+//! work: each lease ends once.
+//!
+//! # Other work
+//! - The [`LATEST`] partitions by last note are looked at in each pass for [`ACTIVE`]. If the
+//!   store's clock was set forward, a lease can begin there without a note. This takes 256 script
+//!   calls a second, about 1 % of Redis's time.
+//! - The whole index is walked page by page, at most once a minute, over several passes if needed.
+//!   This finds partitions that a lost note or a clock set back has hidden, and removes empty
+//!   names. After each page of [`PAGE`] names the sweeper rests [`REST`] times as long, so the walk
+//!   takes at most 4 % of Redis's time, for any number of names.
+//!
+//! # When an empty name leaves
+//! A server notes a partition beside a decision, and relies on that note for a minute. Note and
+//! decision are two steps on two nodes, in any order. So `lua/index/schedule.lua` removes an empty
+//! name only if its last note is unchanged since the sweeper read it, and older than [`RELIED`]. A
+//! note in between keeps the name. A server with an older note sends a new one before the name can
+//! leave. [`RELIED`] is also counted on this server's monotonic clock, so a store clock that is set
+//! forward removes no name.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    time::{Duration, Instant},
+};
+
+use tokio::time::{sleep, sleep_until};
+
+use super::{super::Failures, ANSWER_MAX, PASS_MAX};
+use crate::{
+    PartitionCursor,
+    budget::{self, ReachedLimit},
+    redis::{
+        Redis,
+        index::{IndexOf, Look},
+    },
+};
+use tollgate_core::{
+    Decision, Swept,
+    error::Error,
+    names::{Name, Namespace},
+    time::{Millis, Timestamp, monotonic},
+};
+
+/// The interval at which this server renews its claim. Another server takes over 1.2 s after the
+/// last renewal.
+const LEAD_EVERY: Duration = Duration::from_millis(400);
+/// Names in a page of due partitions.
+const DUE_PAGE: u32 = 256;
+/// Names in a page of the whole index.
+const PAGE: u32 = 64;
+/// Script calls in one round trip.
+const CALLS: usize = 8;
+/// After this time of due work the sweeper rests as long as it has worked, at most [`REST_MAX`].
+const WORK: Duration = Duration::from_millis(2);
+/// After a page of the index the sweeper rests this many times as long.
+const REST: u32 = 24;
+/// The longest rest. A page or group takes Redis a few milliseconds, however long the answer takes.
+const REST_MAX: Duration = Duration::from_millis(500);
+/// The shortest time between two walks of the whole index.
+const ALL_EVERY: Duration = Duration::from_secs(60);
+/// The number of partitions, by last note, that each pass looks at.
+const LATEST: u32 = 128;
+/// The time for which it does so after a note. Servers note an active partition once a minute.
+const ACTIVE: Duration = Duration::from_secs(90);
+/// A note is relied on for one minute, and the call beside it lasts seconds.
+const RELIED: Duration = Duration::from_secs(120);
+/// The same for a server that begins to sweep: the store's clock may have been set forward before.
+const DAY: Millis = Millis::from_secs(24 * 3600);
+/// The interval at which the store's time is recorded with this server's.
+const SAMPLE_EVERY: Duration = Duration::from_secs(10);
+/// The time until a failed partition is looked at again: other due partitions come first.
+const RETRY: Millis = Millis::from_secs(1);
+
+/// The state of the sweeping server.
+#[derive(Debug)]
+pub(super) struct Known {
+    /// The store's time in the last pass.
+    now: Timestamp,
+    /// The time of the last claim.
+    led: Instant,
+    /// The partitions by last note: the time of that note, and when this server first saw it.
+    latest: HashMap<Name, (u64, Instant)>,
+    /// The cursor of the next page of the walk.
+    after: Option<PartitionCursor>,
+    /// Whether further pages follow. Without a cursor they start from the first: all names of a
+    /// page may have left.
+    walks: bool,
+    /// The time when the walk began.
+    began: Option<Instant>,
+    /// The earliest time of the next page.
+    rested: Instant,
+    /// Pairs of this server's monotonic time and the store's time.
+    samples: VecDeque<(Instant, Timestamp)>,
+    /// Empty names whose last note is older leave the index.
+    before: Timestamp,
+}
+
+/// The results of a group of looks.
+#[derive(Default)]
+struct Looked {
+    /// Finished looks, to be scheduled.
+    looks: Vec<Look>,
+    /// Partitions in which more has ended than one step takes.
+    more: Vec<PartitionCursor>,
+}
+
+/// Runs one pass, until `next` if there is enough to do. If another server sweeps, drops the state.
+pub(super) async fn pass<D>(
+    engine: &Redis,
+    index: IndexOf,
+    decision: &impl Fn(Name) -> D,
+    known: &mut Option<Known>,
+    next: Instant,
+    failures: &Failures,
+) -> Result<(), Error>
+where
+    D: Decision<Outcome = Swept>,
+{
+    let start = monotonic();
+    let Some(now) = engine.claim(index, start + ANSWER_MAX).await? else {
+        *known = None;
+        return Ok(());
+    };
+    let known = known.get_or_insert_with(|| Known::new(start, now));
+    known.begin(start, now);
+    let sweep = Sweep { engine, index, decision };
+    sweep.due(known, failures).await?;
+    sweep.latest(known, failures).await?;
+    sweep.pages(known, next, failures).await
+}
+
+/// One pass.
+struct Sweep<'a, F> {
+    engine: &'a Redis,
+    index: IndexOf,
+    decision: &'a F,
+}
+
+impl<F> Sweep<'_, F> {
+    /// Sweeps the due partitions.
+    async fn due<D>(&self, known: &mut Known, failures: &Failures) -> Result<(), Error>
+    where
+        F: Fn(Name) -> D,
+        D: Decision<Outcome = Swept>,
+    {
+        let (end, mut worked) = (monotonic() + PASS_MAX, Duration::ZERO);
+        loop {
+            let deadline = monotonic() + ANSWER_MAX;
+            let (due, has_more) = self.engine.due(self.index, DUE_PAGE, deadline).await?;
+            if due.is_empty() {
+                return Ok(());
+            }
+            let (mut left, mut crowds) = (VecDeque::from(due), VecDeque::new());
+            while !left.is_empty() || !crowds.is_empty() {
+                if monotonic() >= end {
+                    // The rest stays due.
+                    budget::note(ReachedLimit::SweepTime);
+                    return Ok(());
+                }
+                self.claim::<D>(known).await?;
+                let begin = monotonic();
+                let group = group(&mut left, &mut crowds);
+                let looked = self.look(group, known, failures).await?;
+                self.schedule::<D>(&looked.looks, known).await?;
+                crowds.extend(looked.more);
+                worked += begin.elapsed();
+                if worked >= WORK {
+                    sleep(std::mem::take(&mut worked).min(REST_MAX)).await;
+                }
+            }
+            if !has_more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Looks at the partitions in which something may have begun recently.
+    async fn latest<D>(&self, known: &mut Known, failures: &Failures) -> Result<(), Error>
+    where
+        F: Fn(Name) -> D,
+        D: Decision<Outcome = Swept>,
+    {
+        let now = monotonic();
+        let latest = self.engine.latest(self.index, LATEST, now + ANSWER_MAX).await?;
+        for group in known.active(latest, now).chunks(CALLS) {
+            self.claim::<D>(known).await?;
+            let looks = self.look(group.to_vec(), known, failures).await?.all(known.now);
+            self.schedule::<D>(&looks, known).await?;
+        }
+        Ok(())
+    }
+
+    /// Walks pages of the index until `end`, with rests between them.
+    async fn pages<D>(
+        &self,
+        known: &mut Known,
+        end: Instant,
+        failures: &Failures,
+    ) -> Result<(), Error>
+    where
+        F: Fn(Name) -> D,
+        D: Decision<Outcome = Swept>,
+    {
+        while known.rested < end {
+            sleep_until(known.rested.into()).await;
+            self.claim::<D>(known).await?;
+            let begin = monotonic();
+            let is_early = known.began.is_some_and(|began| begin < began + ALL_EVERY);
+            if !known.walks && is_early {
+                return Ok(());
+            }
+            let page = self.page(known, failures).await;
+            known.rested = monotonic() + (REST * begin.elapsed()).min(REST_MAX);
+            page?;
+        }
+        Ok(())
+    }
+
+    /// Looks at one page of the index.
+    async fn page<D>(&self, known: &mut Known, failures: &Failures) -> Result<(), Error>
+    where
+        F: Fn(Name) -> D,
+        D: Decision<Outcome = Swept>,
+    {
+        let after = known.after.as_ref();
+        let (all, deadline) = (&Namespace::DEFAULT, monotonic() + ANSWER_MAX);
+        let (page, has_more) = self.engine.page(self.index, all, PAGE, after, deadline).await?;
+        if !known.walks {
+            known.began = Some(monotonic());
+        }
+        known.walks = has_more;
+        for group in page.chunks(CALLS) {
+            let looks = self.look(group.to_vec(), known, failures).await?.all(known.now);
+            let left = self.schedule::<D>(&looks, known).await?;
+            // The cursor must be a name that stays, since others may have been noted at the same
+            // time.
+            let looks = looks.into_iter().zip(left);
+            let stays = looks.filter(|(_, left)| !left).map(|(look, _)| look.seen);
+            let last = stays.max_by(|one, other| one.place().cmp(&other.place()));
+            known.after = last.or(known.after.take());
+        }
+        if !has_more {
+            known.after = None;
+        }
+        Ok(())
+    }
+
+    /// Sweeps partitions, one step for each time that they are listed.
+    async fn look<D>(
+        &self,
+        group: Vec<PartitionCursor>,
+        known: &Known,
+        failures: &Failures,
+    ) -> Result<Looked, Error>
+    where
+        F: Fn(Name) -> D,
+        D: Decision<Outcome = Swept>,
+    {
+        let decisions: Vec<D> =
+            group.iter().map(|seen| (self.decision)(seen.name.clone())).collect();
+        let swept = self.engine.run_all(&decisions, monotonic() + ANSWER_MAX).await?;
+        let mut looked = Looked::default();
+        for (seen, swept) in group.into_iter().zip(swept) {
+            looked.forget(&seen.name);
+            match swept {
+                Ok(Swept { has_more: true, .. }) => looked.more.push(seen),
+                Ok(Swept { next, is_vacant, .. }) => {
+                    looked.looks.push(Look { seen, next, is_vacant });
+                }
+                Err(error) => {
+                    failures.log(&error);
+                    let next = Some(known.now.after(RETRY));
+                    looked.looks.push(Look { seen, next, is_vacant: false });
+                }
+            }
+        }
+        Ok(looked)
+    }
+
+    /// Schedules the next looks. Returns for each look whether the name left the index.
+    async fn schedule<D>(&self, looks: &[Look], known: &Known) -> Result<Vec<bool>, Error>
+    where
+        F: Fn(Name) -> D,
+        D: Decision<Outcome = Swept>,
+    {
+        let deadline = monotonic() + ANSWER_MAX;
+        self.engine.schedule(self.index, looks, known.before, deadline).await
+    }
+
+    /// Renews the claim if it is time.
+    async fn claim<D>(&self, known: &mut Known) -> Result<(), Error>
+    where
+        F: Fn(Name) -> D,
+        D: Decision<Outcome = Swept>,
+    {
+        if known.led.elapsed() < LEAD_EVERY {
+            return Ok(());
+        }
+        known.led = monotonic();
+        // If another server sweeps too, no harm is done, and the next pass sees its claim.
+        let now = self.engine.claim(self.index, known.led + ANSWER_MAX).await?;
+        known.now = now.unwrap_or(known.now);
+        Ok(())
+    }
+}
+
+/// The next group: new partitions first, then those with more to end. If these are few, each is
+/// listed several times.
+fn group(
+    left: &mut VecDeque<PartitionCursor>,
+    crowds: &mut VecDeque<PartitionCursor>,
+) -> Vec<PartitionCursor> {
+    if !left.is_empty() {
+        return left.drain(..left.len().min(CALLS)).collect();
+    }
+    let crowds: Vec<_> = crowds.drain(..crowds.len().min(CALLS)).collect();
+    let times = CALLS / crowds.len().max(1);
+    crowds.into_iter().flat_map(|crowd| std::iter::repeat_n(crowd, times)).collect()
+}
+
+impl Looked {
+    /// All looks; a partition in which more has ended is due at once.
+    fn all(mut self, now: Timestamp) -> Vec<Look> {
+        let due = |seen| Look { seen, next: Some(now), is_vacant: false };
+        self.looks.extend(self.more.into_iter().map(due));
+        self.looks
+    }
+
+    /// Removes the result of an earlier step at a partition.
+    fn forget(&mut self, name: &Name) {
+        self.looks.retain(|look| look.seen.name != *name);
+        self.more.retain(|seen| seen.name != *name);
+    }
+}
+
+impl Known {
+    /// The state of a server that begins to sweep: it knows no older readings of the store's clock.
+    fn new(start: Instant, now: Timestamp) -> Known {
+        Known {
+            now,
+            led: start,
+            latest: HashMap::new(),
+            after: None,
+            walks: false,
+            began: None,
+            rested: start,
+            samples: VecDeque::new(),
+            before: Timestamp(now.0.saturating_sub(DAY.micros())),
+        }
+    }
+
+    /// Starts a pass.
+    fn begin(&mut self, start: Instant, now: Timestamp) {
+        (self.now, self.led) = (now, start);
+        let is_due = |(last, _): &(Instant, Timestamp)| start >= *last + SAMPLE_EVERY;
+        if self.samples.back().is_none_or(is_due) {
+            self.samples.push_back((start, now));
+        }
+        while let Some((_, then)) = self.samples.front().filter(|(at, _)| start >= *at + RELIED) {
+            self.before = *then;
+            self.samples.pop_front();
+        }
+    }
+
+    /// Selects the partitions in which something may begin, by the age of their last note.
+    fn active(&mut self, latest: Vec<PartitionCursor>, now: Instant) -> Vec<PartitionCursor> {
+        let mut before = std::mem::take(&mut self.latest);
+        let mut active = Vec::new();
+        for seen in latest {
+            let first = before.remove(&seen.name).filter(|(noted, _)| *noted == seen.noted);
+            let (_, since) = first.unwrap_or((seen.noted, now));
+            self.latest.insert(seen.name.clone(), (seen.noted, since));
+            if now < since + ACTIVE {
+                active.push(seen);
+            }
+        }
+        active
+    }
+}
+
+impl PartitionCursor {
+    fn place(&self) -> (u64, &[u8]) {
+        (self.noted, self.name.as_bytes())
+    }
+}
