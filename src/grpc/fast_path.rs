@@ -133,6 +133,7 @@ impl<T, S> Served<T, S> {
         Arc::new(Served { tonic: tonic(service.clone()), service })
     }
 
+    #[cfg(feature = "console")]
     pub(super) fn service(&self) -> &T {
         &self.service
     }
