@@ -61,8 +61,8 @@ mod window;
 
 pub use answer::{Answer, LimitUse, Verdict};
 pub use ban::{BanKey, GetBan, UnbanKey};
-pub use ban_index::{BanCursor, BanEntry, BanIndex, BanPage, IndexBan, ListBans};
-pub use ban_record::Ban;
+pub use ban_index::{BanCursor, BanIndex, BanPage, IndexBan, ListBans};
+pub use ban_record::{Ban, BanEntry};
 pub use check::{CheckOutcome, CheckRate, RefusedKey};
 pub use count_all::{COUNT_ALL_MAX, CountAll, CountAllOutcome, CountedHits, Enforcement};
 pub use event::{RateEvent, RateEventKind};

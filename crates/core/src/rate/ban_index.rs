@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, ops::Bound, str};
 
 use serde::{Deserialize, Serialize};
 
-use super::{BANS_MAX, MeterName};
+use super::{BANS_MAX, BanEntry, MeterName};
 use crate::{
     Bin, Call, Cost, Decision, Outcomes, Properties, Reply, State, Steps,
     collections::IncrementalMap,
@@ -20,15 +20,6 @@ use crate::{
     script::{self, Script},
     time::Timestamp,
 };
-
-/// A ban to enter into the index.
-#[derive(Debug, Clone)]
-pub struct BanEntry {
-    /// The policy and the key.
-    pub name: MeterName,
-    /// The end of the ban: the entry has no effect from then on.
-    pub until: Timestamp,
-}
 
 /// The banned keys of one policy.
 #[derive(Debug, Default)]

@@ -1,7 +1,8 @@
-//! A ban of a key: as stored, and as callers see it.
+//! A ban of a key: as stored, as callers see it, and as an entry of the index.
 
 use serde::{Deserialize, Serialize};
 
+use super::MeterName;
 use crate::{
     ENTRY_BYTES, Reply,
     error::Error,
@@ -23,6 +24,15 @@ pub struct Ban {
     /// The person or program that set the ban; empty for a rule.
     #[serde(default, with = "text")]
     pub actor: Vec<u8>,
+}
+
+/// A ban to enter into the index.
+#[derive(Debug, Clone)]
+pub struct BanEntry {
+    /// The policy and the key.
+    pub name: MeterName,
+    /// The end of the ban: the entry has no effect from then on.
+    pub until: Timestamp,
 }
 
 /// A ban, and how long it counts for strikes.
