@@ -123,7 +123,7 @@ mod tests {
         let held = acquire_all(&quota, &None);
         assert_eq!(held.len(), 5);
         let refused = quota.acquire(&None).unwrap_err();
-        assert_eq!(refused.to_string(), "this server has its maximum of 5 pages open");
+        assert_eq!(refused.to_string(), "this server has reached its maximum of 5 pages");
         assert_eq!(refused, quota.acquire(&Some("a".into())).unwrap_err());
     }
 }
