@@ -63,7 +63,7 @@ async fn stock_is_shown_and_set(server: ConsoleServer) {
     }
     let one = server.get("/sku?name=shoe", "").await.body;
     assert!(one.contains("<dt>Reserved by holds</dt><dd>6</dd>"), "{one}");
-    assert!(one.contains("<dt>Footprint</dt><dd>2</dd>"), "{one}");
+    assert!(one.contains("<dt>Holds</dt><dd>2</dd>"), "{one}");
     let list = server.get("/stock?prefix=sh", "").await.body;
     assert!(list.contains("<td class=\"number\">12,345</td>"), "{list}");
     assert!(server.act("/sku?name=shoe", "action=set&on_hand=8").await.contains("on hand to 8"));
