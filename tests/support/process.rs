@@ -53,9 +53,10 @@ pub static MANY_CONNECTIONS: Mutex<()> = Mutex::const_new(());
 /// it.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = 20_000 + (std::process::id() % 100) as u16 * 100;
+    // So many ports that none is given out again while the server that got it is still starting.
+    let first = 20_000 + (std::process::id() % 12) as u16 * 1_000;
     loop {
-        let port = first + NEXT.fetch_add(1, Ordering::SeqCst) % 100;
+        let port = first + NEXT.fetch_add(1, Ordering::SeqCst) % 1_000;
         if is_free(port) {
             return port;
         }
