@@ -52,6 +52,8 @@ pub(super) async fn serve(flags: &ServeFlags) -> Result<(), ExitCode> {
         );
     }
     let engine = Arc::new(engine(&config.engine, &config.limits).await?);
+    // Before the port for calls: whoever finds that one open finds the admin pages, too.
+    let admin = admin(&config.admin)?;
     let listener = bind(config.listen)?;
     let limits = Limits {
         connections_max: config.connections_max,
@@ -60,7 +62,6 @@ pub(super) async fn serve(flags: &ServeFlags) -> Result<(), ExitCode> {
     };
     let has_json_log = config.log.json;
     let served = Listening { choice: config.engine.clone(), listener, tls, limits, has_json_log };
-    let admin = admin(&config.admin)?;
     let otlp = config.otlp.as_ref().map(Otlp::start).transpose();
     let otlp = otlp.map_err(|error| exit::unavailable(&error))?;
     let mut rules = Rules { admin, otlp, ..config.take_rules() };
