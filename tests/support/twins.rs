@@ -37,7 +37,7 @@ pub async fn play<F>(seeds: &[u64], history: fn(u64) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let seeds = if tier::is_full() { seeds } else { &seeds[..1] };
+    let seeds = if tier::is_full() { seeds } else { &seeds[..seeds.len().min(1)] };
     let fresh = rand::random();
     println!("seeds {seeds:?} and {fresh}");
     let seeds = seeds.iter().copied().chain([fresh]);
