@@ -10,7 +10,10 @@ use pb::AdmitDecision;
 use tokio::{runtime, sync::oneshot, task::spawn_blocking, time::sleep};
 use tollgate_client::pb;
 use tollgate_core::time::monotonic;
-use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
+use tonic::{
+    Request,
+    transport::{Certificate, ClientTlsConfig, Endpoint},
+};
 
 use crate::support::{
     process::Server,
@@ -19,6 +22,9 @@ use crate::support::{
 
 /// Pause after each task.
 const PAUSE: Duration = Duration::from_millis(5);
+/// The deadline of a call. On a busy machine an attack that makes calls can delay the others by more
+/// than the second at which the server refuses a call without a deadline.
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A caller that runs until [`Bystander::finish`] stops it.
 pub struct Bystander {
@@ -90,19 +96,26 @@ async fn call(mut client: Client, mut stopped: oneshot::Receiver<()>) -> Calls {
         }
         let task = format!("task-{number}");
         let begin = monotonic();
-        match client.admit_task(admit("bystander", "device", &task)).await {
+        match client.admit_task(timed(admit("bystander", "device", &task))).await {
             Ok(answer) if answer.get_ref().decision() == AdmitDecision::Admitted => {}
             other => calls.failed.push(format!("AdmitTask {number}: {other:?}")),
         }
         calls.took.push(begin.elapsed());
         let begin = monotonic();
-        if let Err(error) = client.complete_task(complete("bystander", "device", &task)).await {
+        let completed = client.complete_task(timed(complete("bystander", "device", &task))).await;
+        if let Err(error) = completed {
             calls.failed.push(format!("CompleteTask {number}: {error:?}"));
         }
         calls.took.push(begin.elapsed());
         sleep(PAUSE).await;
     }
     calls
+}
+
+fn timed<T>(message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    request.set_timeout(DEADLINE);
+    request
 }
 
 /// Reports the latency without an attack, for comparison with the reports of attacks.
