@@ -15,7 +15,7 @@ use tonic::Status;
 use tonic_types::FieldViolation;
 
 use super::status;
-use tollgate_engine::budget::{self, ReachedLimit};
+use tollgate_telemetry::limits::ReachedLimit;
 
 /// Messages up to this length are decoded without counting. They have few elements, which the
 /// request parser checks.
@@ -61,7 +61,7 @@ pub(super) fn count<R: Request>(message: &[u8]) -> Result<usize, Status> {
     let Err(ScanEnd::TooMany { path, bound }) = scan(message, R::FIELDS, &mut counts) else {
         return Ok(counts[0]);
     };
-    budget::note(ReachedLimit::Elements);
+    ReachedLimit::Elements.record();
     Err(status::invalid(vec![FieldViolation::new(path, bound)], 0))
 }
 

@@ -48,11 +48,8 @@ pub(super) use counted::counted;
 pub(super) use opened::Opened;
 pub(super) use retyped::retyped;
 use tollgate_core::error::Error;
-use tollgate_engine::{
-    Engine, Unreceived,
-    budget::{self, ReachedLimit},
-};
-use tollgate_telemetry::metrics::CountedCall;
+use tollgate_engine::{Engine, Unreceived};
+use tollgate_telemetry::{limits::ReachedLimit, metrics::CountedCall};
 
 /// The switch of the fast path. Without it all calls go through tonic, with the same answers.
 const IS_ON: bool = true;
@@ -325,7 +322,7 @@ async fn listing(holding: &ConnectionBudget, headers: &HeaderMap) -> Option<Perm
 
 /// Refuses a call because its connection or the server holds too many unread answers.
 fn refuse_unread() -> Response<AnswerBody> {
-    budget::note(ReachedLimit::AnswerBytes);
+    ReachedLimit::AnswerBytes.record();
     status::answers_not_taken().into_http()
 }
 

@@ -38,8 +38,8 @@ use hyper::{HeaderMap, Response, http::Extensions};
 use self::shares::Shares;
 use super::{fast_path::answer::AnswerBody, scope::Scope, status};
 use tollgate_core::names::Namespace;
-use tollgate_engine::budget::{self, ReachedLimit};
 use tollgate_telemetry::coarse;
+use tollgate_telemetry::limits::ReachedLimit;
 
 /// The namespace of calls without a scope.
 static DEFAULT: Namespace = Namespace::DEFAULT;
@@ -280,7 +280,7 @@ pub(super) fn refusal() -> Response<AnswerBody> {
             status.into_http::<AnswerBody>().into_parts().0.headers
         })
     });
-    budget::note(ReachedLimit::Overload);
+    ReachedLimit::Overload.record();
     let turn = QUEUE.with(|queue| queue.refused.replace(queue.refused.get().wrapping_add(1)));
     let mut response = Response::new(AnswerBody::default());
     *response.headers_mut() = REFUSALS[turn % RETRY_MILLIS.len()].clone();

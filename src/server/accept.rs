@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use tokio::{net::TcpListener, sync::Semaphore, time::sleep};
 
 use super::{connections::Accepted, workers::Workers};
-use tollgate_engine::budget::{self, Peers, ReachedLimit};
+use tollgate_engine::budget::Peers;
+use tollgate_telemetry::limits::ReachedLimit;
 use tollgate_telemetry::line_pace::LinePace;
 
 /// Log lines about failed accepts.
@@ -58,7 +59,7 @@ pub(super) async fn accept(
                 }
             }
             Err(_) => {
-                budget::note(ReachedLimit::Connections);
+                ReachedLimit::Connections.record();
                 tracing::debug!("the server has the maximum of connections; another one is closed");
             }
         }

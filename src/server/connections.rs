@@ -19,7 +19,8 @@ use super::{
     pace::{PREFACE_BYTES, Pace, Turn},
     stream::Stream,
 };
-use tollgate_engine::budget::{self, ConnectionCharge, PeerConnection, ReachedLimit};
+use tollgate_engine::budget::{ConnectionCharge, PeerConnection};
+use tollgate_telemetry::limits::ReachedLimit;
 
 /// An accepted connection that moves to its worker thread.
 #[derive(Debug)]
@@ -94,7 +95,7 @@ impl CallerConnection {
             biased;
             opening = opening => opening,
             () = mute => {
-                budget::note(ReachedLimit::PrefaceTime);
+                ReachedLimit::PrefaceTime.record();
                 Err(io::ErrorKind::TimedOut.into())
             }
         }
@@ -135,7 +136,7 @@ impl AsyncRead for CallerConnection {
         let Some(mute) = &mut self.mute else { return read };
         if read.is_pending() {
             ready!(mute.as_mut().poll(cx));
-            budget::note(ReachedLimit::PrefaceTime);
+            ReachedLimit::PrefaceTime.record();
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         self.received += buffer.filled().len() - before;

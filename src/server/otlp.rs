@@ -27,7 +27,7 @@ use tokio::{
 use tonic::transport::ClientTlsConfig;
 
 use crate::grpc::Tracer;
-use tollgate_engine::budget::{self, ReachedLimit};
+use tollgate_telemetry::limits::ReachedLimit;
 use tollgate_telemetry::{
     line_pace::LinePace,
     spans::{Recorder, Span},
@@ -99,7 +99,7 @@ impl fmt::Debug for SpanQueue {
 impl Recorder for SpanQueue {
     fn record(&self, span: Span) {
         if self.0.try_send(span).is_err() {
-            budget::note(ReachedLimit::Spans);
+            ReachedLimit::Spans.record();
         }
     }
 }
@@ -199,7 +199,7 @@ async fn export(exporter: &SpanExporter, batch: Vec<Span>) {
         Ok(Err(error)) => error.to_string(),
         Err(_) => format!("no answer within {EXPORT_MAX:?}"),
     };
-    budget::note_times(ReachedLimit::Spans, spans as u64);
+    ReachedLimit::Spans.record_times(spans as u64);
     if let Some(suppressed) = FAILED.due() {
         tracing::warn!(
             %error, spans, suppressed,

@@ -24,7 +24,7 @@ use tokio::time::{Sleep, sleep};
 use super::header_table::HeaderTable;
 use crate::grpc;
 use tollgate_core::time::monotonic;
-use tollgate_engine::budget::{self, ReachedLimit};
+use tollgate_telemetry::limits::ReachedLimit;
 
 /// Bytes that are read from a connection before its streams are served. A stream that is opened and
 /// reset takes at least 22 bytes, so a turn contains fewer streams than [`RESET_STREAMS_MAX`].
@@ -151,7 +151,7 @@ impl Pace {
         let most = self.per_second * BURST_SECONDS;
         self.credit = (self.credit + refilled / 1_000_000).min(most);
         if self.credit < 0 {
-            budget::note(ReachedLimit::Resets);
+            ReachedLimit::Resets.record();
             self.pause = Some(Box::pin(sleep(PAUSE)));
         }
     }

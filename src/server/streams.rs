@@ -12,7 +12,7 @@ use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep};
 
 use crate::grpc::{self, ConnectionBudget, OpenStream};
-use tollgate_engine::budget::{self, ReachedLimit};
+use tollgate_telemetry::limits::ReachedLimit;
 
 /// Spawns the streams of a connection.
 #[derive(Debug, Clone)]
@@ -78,7 +78,7 @@ impl<F: Future<Output = ()>> Future for StreamTask<F> {
         };
         ready!(late.sleep.as_mut().poll(cx));
         // Dropping the stream resets it.
-        budget::note(ReachedLimit::AnswerTime);
+        ReachedLimit::AnswerTime.record();
         Poll::Ready(())
     }
 }

@@ -55,7 +55,7 @@ pub use store::{Disk, LogFile, OpenError};
 pub use tables::{Sharded, Table, Tabled, Tables};
 
 use super::hub::Hub;
-use crate::budget::{self, CallerLimits, ReachedLimit};
+use crate::budget::{CallerLimits, ReachedLimit};
 use journal::Journal;
 use namespaces::Namespaces;
 use quota::QuotaCounts;
@@ -236,7 +236,7 @@ impl Embedded {
 
 /// The error for a new name above `memory_max`; counts the refusal.
 fn memory_full() -> Error {
-    budget::note(ReachedLimit::Memory);
+    ReachedLimit::Memory.record();
     Error::MemoryFull
 }
 /// Looks at a shard [`SPINS`] times, and locks it once it is free.

@@ -155,7 +155,7 @@ impl Hub {
         let used = self.namespaces.of(Namespace::prefix_of(partition));
         let held = used.map(|used| used.watcher()).transpose()?;
         let place = self.watchers.take().ok_or_else(|| {
-            budget::note(ReachedLimit::Watchers);
+            ReachedLimit::Watchers.record();
             Error::TooManyWatchers
         })?;
         Ok(WatcherPermit { _place: place, _held: held })

@@ -22,12 +22,12 @@ pub use totals::{ProcessTotals, REFUSALS};
 use page::{Labels, MetricsPage, SeriesValue};
 use table as t;
 use tollgate_core::{envoy, script};
-use tollgate_engine::{
-    CountedVerb, Engine, StoreLoss, StoreState,
-    budget::{self, RefusedByLimit},
-};
-use tollgate_telemetry::metrics::{
-    CODE_NAMES, CellTotals, Durations, Exemplar, RpcLabels, Sizes, StoreFailure, configuration,
+use tollgate_engine::{CountedVerb, Engine, StoreLoss, StoreState, budget::RefusedByLimit};
+use tollgate_telemetry::{
+    limits,
+    metrics::{
+        CODE_NAMES, CellTotals, Durations, Exemplar, RpcLabels, Sizes, StoreFailure, configuration,
+    },
 };
 
 /// What a scrape reads.
@@ -105,7 +105,7 @@ impl Scrape<'_> {
     }
 
     fn process(&self, page: &mut MetricsPage) {
-        let limits = budget::counts().map(|(limit, count)| (one(limit), SeriesValue::Count(count)));
+        let limits = limits::counts().map(|(limit, count)| (one(limit), SeriesValue::Count(count)));
         page.add(t::LIMITS_REACHED, limits);
         let refused = self.engine.hub().namespaces().refused().into_iter();
         let refused = refused.map(|RefusedByLimit { namespace, limit, count }| {

@@ -21,12 +21,12 @@ pub fn coarse() -> Duration {
 
 /// The current monotonic instant.
 #[allow(clippy::disallowed_methods, reason = "the one place that reads the clocks of observations")]
-pub(crate) fn monotonic() -> Instant {
+pub fn monotonic() -> Instant {
     Instant::now()
 }
 
 /// The system time, in microseconds since the Unix epoch.
 #[allow(clippy::disallowed_methods, reason = "the one place that reads the clocks of observations")]
-pub(crate) fn unix_micros() -> u64 {
+pub fn unix_micros() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
 }

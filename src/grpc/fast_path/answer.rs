@@ -25,11 +25,8 @@ use super::{
     PREFIX,
     unfinished::Refusal,
 };
-use tollgate_engine::{
-    Unreceived,
-    budget::{self, ReachedLimit},
-};
-use tollgate_telemetry::metrics::CountedCall;
+use tollgate_engine::Unreceived;
+use tollgate_telemetry::{limits::ReachedLimit, metrics::CountedCall};
 
 pub(super) const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const OK: HeaderValue = HeaderValue::from_static("0");
@@ -220,7 +217,7 @@ impl Counted {
         }
         let hold = if is_large { self.holding.answer(data.len()) } else { None };
         if is_large && hold.is_none() {
-            budget::note(ReachedLimit::AnswerBytes);
+            ReachedLimit::AnswerBytes.record();
             self.source = NextPart::Done;
             let dropped = status::answer_dropped(data.len());
             self.end(dropped.code());

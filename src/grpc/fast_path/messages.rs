@@ -7,7 +7,7 @@
 use tonic::Status;
 
 use super::{super::status, PREFIX};
-use tollgate_engine::budget::{self, ReachedLimit};
+use tollgate_telemetry::limits::ReachedLimit;
 
 /// The position of a body in its messages.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl Messages {
 
 /// The error of a message that is too long, as sent or uncompressed.
 pub(super) fn too_large() -> Status {
-    budget::note(ReachedLimit::MessageBytes);
+    ReachedLimit::MessageBytes.record();
     status::message_too_large()
 }
 

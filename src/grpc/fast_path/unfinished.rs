@@ -28,7 +28,7 @@ use super::{
     is_gzip,
     messages::Messages,
 };
-use tollgate_engine::budget::{self, ReachedLimit};
+use tollgate_telemetry::limits::ReachedLimit;
 
 /// Bytes of a stream without its headers.
 const STREAM_BYTES: usize = 512;
@@ -207,7 +207,7 @@ impl Unfinished {
 
     /// Ends a request that is incomplete at its deadline.
     fn end(&self) -> Poll<Option<Read>> {
-        budget::note(ReachedLimit::MessageTime);
+        ReachedLimit::MessageTime.record();
         if self.messages.is_between() {
             // A stream without a further request for now, or a request without the end of its stream.
             return Poll::Ready(Some(Err(status::not_all_said().into())));
@@ -314,6 +314,6 @@ impl Unfinished {
 }
 
 fn no_permits() -> Status {
-    budget::note(ReachedLimit::RequestBytes);
+    ReachedLimit::RequestBytes.record();
     status::too_many_request_bytes()
 }

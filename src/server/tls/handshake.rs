@@ -16,7 +16,7 @@ use crate::{
         stream::{self, Stream},
     },
 };
-use tollgate_engine::budget::{self, ReachedLimit};
+use tollgate_telemetry::limits::ReachedLimit;
 use tollgate_telemetry::line_pace::LinePace;
 
 /// Lines about handshakes that fail.
@@ -39,7 +39,7 @@ impl Tls {
     ) -> Option<TlsConnection> {
         let accepted = timeout(within, self.handshake(socket)).await;
         accepted.unwrap_or_else(|_| {
-            budget::note(ReachedLimit::HandshakeTime);
+            ReachedLimit::HandshakeTime.record();
             None
         })
     }

@@ -7,7 +7,7 @@ use tollgate::server::{
     otlp::{Otlp, OtlpOptions},
 };
 use tollgate_core::time::monotonic;
-use tollgate_engine::budget::{ReachedLimit, count};
+use tollgate_telemetry::limits::ReachedLimit;
 
 use crate::support::{
     access::Token,
@@ -37,9 +37,9 @@ async fn spans_are_dropped(endpoint: String) {
     let otlp = Otlp::start(&OtlpOptions { endpoint, sampling: 1.0 }).unwrap();
     let rules = Rules { otlp: Some(otlp), ..Rules::default() };
     let world = World::with_rules(false, rules).await;
-    let before = count(ReachedLimit::Spans);
+    let before = ReachedLimit::Spans.times();
     flood(&world).await;
-    assert!(count(ReachedLimit::Spans) > before, "the queue is bounded");
+    assert!(ReachedLimit::Spans.times() > before, "the queue is bounded");
 }
 
 #[tokio::test(flavor = "multi_thread")]

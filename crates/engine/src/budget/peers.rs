@@ -8,7 +8,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{AdjustablePermits, CallerLimits, Places, ReachedLimit, note};
+use super::{AdjustablePermits, CallerLimits, Places, ReachedLimit};
 
 /// The memory of a connection without calls, in bytes: its buffers and its state.
 pub const CONNECTION_COST: usize = 16 * 1024;
@@ -110,13 +110,13 @@ impl PeerShare {
     /// Takes memory of the peer and of the server. Returns false if one of them has too little left.
     fn take_memory(&self, peers: &Peers, bytes: usize) -> bool {
         if !self.memory.try_take(bytes) {
-            note(ReachedLimit::ConnectionBytes);
+            ReachedLimit::ConnectionBytes.record();
             return false;
         }
         let has_taken = peers.memory.try_take(bytes);
         if !has_taken {
             self.memory.give_back(bytes);
-            note(ReachedLimit::ConnectionBytes);
+            ReachedLimit::ConnectionBytes.record();
         }
         has_taken
     }
@@ -164,7 +164,7 @@ impl Peers {
             }
         };
         if peer.connections >= limits.peer_connections(connections_max) {
-            note(ReachedLimit::PeerConnections);
+            ReachedLimit::PeerConnections.record();
             return None;
         }
         if !peer.share.take_memory(self, CONNECTION_COST) {
@@ -200,7 +200,7 @@ impl PeerConnection {
     pub fn take_streams(&self, number: usize) -> bool {
         let may = self.share.streams.try_take(number);
         if !may {
-            note(ReachedLimit::PeerStreams);
+            ReachedLimit::PeerStreams.record();
         }
         may
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::atomic::Ordering};
 
-use super::{NamespaceBudget, NamespaceUse, ReachedLimit, note, refused_calls::KEYS};
+use super::{NamespaceBudget, NamespaceUse, ReachedLimit, refused_calls::KEYS};
 use tollgate_core::{error::Error, names::Namespace, time::Millis};
 
 /// The most namespaces in a line of the log.
@@ -31,7 +31,7 @@ impl NamespaceUse {
     /// Counts a refusal with [`Error::NamespaceLimit`].
     pub fn note_refusal(&self, error: &Error) {
         if let Error::NamespaceLimit { limit, .. } = error {
-            note(ReachedLimit::Namespace);
+            ReachedLimit::Namespace.record();
             self.counts.refused.add(limit);
         }
     }

@@ -58,7 +58,7 @@ use super::{
     super::StoreState,
     store::{FileStore, WriteBatch},
 };
-use crate::budget::{self, CallerLimits, ReachedLimit};
+use crate::budget::{CallerLimits, ReachedLimit};
 use log_writer::LogWriter;
 use queue::ChangeQueue;
 use state::{FailureGuard, JournalState};
@@ -190,8 +190,8 @@ impl Journal {
     /// Takes a call in, or refuses it and counts the refusal.
     pub(in super::super) fn admit(&self) -> Result<(), Error> {
         self.check().inspect_err(|error| match error {
-            Error::UnsyncedFull { .. } => budget::note(ReachedLimit::UnsyncedBytes),
-            Error::Overloaded => budget::note(ReachedLimit::Overload),
+            Error::UnsyncedFull { .. } => ReachedLimit::UnsyncedBytes.record(),
+            Error::Overloaded => ReachedLimit::Overload.record(),
             _ => {}
         })
     }

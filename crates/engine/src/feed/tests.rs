@@ -207,11 +207,11 @@ async fn the_watchers_of_a_server_are_bounded_and_end_with_it() {
 async fn a_watcher_that_cannot_begin_in_time_is_refused_and_counted() {
     let world = World::new();
     let readers = world.feeds.shared.readers.acquire_many(READERS_MAX as u32).await;
-    let before = budget::count(ReachedLimit::Overload);
+    let before = ReachedLimit::Overload.times();
     let deadline = monotonic() + Duration::from_millis(5);
     let watched = world.feeds.watch(world.topic.clone(), Start::Oldest, deadline).await;
     assert_eq!(watched.err(), Some(Error::Overloaded));
-    assert!(budget::count(ReachedLimit::Overload) > before);
+    assert!(ReachedLimit::Overload.times() > before);
     drop(readers);
     world.watch(Start::Oldest).await;
 }

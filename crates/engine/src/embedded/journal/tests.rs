@@ -23,9 +23,9 @@ fn a_call_that_finds_too_many_changes_in_line_is_refused_and_counted() {
     lock(&journal.shared.queue).count = 7;
     assert_eq!(journal.admit(), Ok(()));
     lock(&journal.shared.queue).count = 8;
-    let before = budget::count(ReachedLimit::Overload);
+    let before = ReachedLimit::Overload.times();
     assert_eq!(journal.admit(), Err(Error::Overloaded));
-    assert!(budget::count(ReachedLimit::Overload) > before);
+    assert!(ReachedLimit::Overload.times() > before);
     lock(&journal.shared.queue).count = 0;
     drop(engine);
     fs::remove_dir_all(folder).unwrap();

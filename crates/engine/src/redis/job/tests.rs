@@ -16,10 +16,10 @@ fn moved() -> Error {
 
 #[tokio::test]
 async fn what_was_not_sent_by_its_deadline_is_refused_counted_and_never_sent() {
-    let before = budget::count(ReachedLimit::Overload);
+    let before = ReachedLimit::Overload.times();
     let (job, pending) = job(SOON, LISTING);
     assert_eq!(pending.wait().await.err(), Some(Error::Overloaded));
-    assert!(budget::count(ReachedLimit::Overload) > before);
+    assert!(ReachedLimit::Overload.times() > before);
     assert!(!job.note_sent(), "its call was told that it is not executed");
 }
 

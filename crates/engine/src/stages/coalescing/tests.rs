@@ -192,12 +192,12 @@ async fn what_is_not_taken_by_its_deadline_is_refused_counted_and_never_taken() 
     let (first, own) = (coalescer.clone(), gate.clone());
     let first = tokio::spawn(async move { first.run(own, one(1, None), later).await });
     assert_eq!(sizes.recv().await, Some(1));
-    let before = budget::count(ReachedLimit::Overload);
+    let before = ReachedLimit::Overload.times();
     for _ in 0..3 {
         let soon = monotonic() + Duration::from_millis(5);
         assert_eq!(coalescer.run(gate.clone(), one(1, None), soon).await, Err(Error::Overloaded));
     }
-    assert!(budget::count(ReachedLimit::Overload) >= before + 3);
+    assert!(ReachedLimit::Overload.times() >= before + 3);
     assert_eq!(coalescer.places.taken(), 0, "they gave up their places");
     gate.open.add_permits(1);
     assert!(first.await.expect("no panic").is_ok());

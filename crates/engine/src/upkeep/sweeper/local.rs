@@ -11,7 +11,7 @@ use tokio::{task::yield_now, time::sleep};
 
 use super::{super::Failures, PASS_MAX};
 use crate::{
-    budget::{self, ReachedLimit},
+    budget::ReachedLimit,
     embedded::{Embedded, SHARDS, Tabled},
 };
 use tollgate_core::{Decision, Swept, names::Name, time::monotonic};
@@ -58,7 +58,7 @@ impl Pass {
                 return;
             }
             if monotonic() >= end {
-                return budget::note(ReachedLimit::SweepTime);
+                return ReachedLimit::SweepTime.record();
             }
             self.work(engine, decision, failures).await;
         }

@@ -34,7 +34,7 @@ use tokio::time::{sleep, sleep_until};
 use super::{super::Failures, ANSWER_MAX, PASS_MAX};
 use crate::{
     PartitionCursor,
-    budget::{self, ReachedLimit},
+    budget::ReachedLimit,
     redis::{
         Redis,
         index::{IndexOf, Look},
@@ -160,7 +160,7 @@ impl<F> Sweep<'_, F> {
             while !left.is_empty() || !crowds.is_empty() {
                 if monotonic() >= end {
                     // The rest stays due.
-                    budget::note(ReachedLimit::SweepTime);
+                    ReachedLimit::SweepTime.record();
                     return Ok(());
                 }
                 self.claim::<D>(known).await?;
