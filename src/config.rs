@@ -43,6 +43,7 @@ use flags::DurabilityName;
 pub use flags::ServeFlags;
 pub use inputs::{FirstConfig, LoadedConfig};
 use jwt::KeySet;
+pub use limits::ConfiguredLimits;
 pub use reload::{LiveParts, Reloader};
 pub use tls::{ClientAuth, TlsFlags, TlsOptions};
 
@@ -54,11 +55,8 @@ use crate::{
     server::{Rules, input_file, otlp::OtlpOptions},
 };
 use tollgate_core::admission::{Catalog, PoolRule};
-use tollgate_engine::{
-    budget::{CallerLimits, NamespaceRule, Peers},
-    embedded::Durability,
-    redis::RedisOptions,
-};
+use tollgate_engine::{budget::NamespaceRule, embedded::Durability, redis::RedisOptions};
+use tollgate_http::Peers;
 
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 50051);
 /// Smallest `memory_max` with a data directory, in bytes: room for the page cache of the data
@@ -83,7 +81,7 @@ pub struct Config {
     /// Maximum number of connections; further ones are closed immediately.
     pub connections_max: usize,
     /// Limits on what callers can make the server hold.
-    pub limits: CallerLimits,
+    pub limits: ConfiguredLimits,
     /// Time that calls in flight may take to finish after SIGTERM or SIGINT.
     pub drain_timeout: Duration,
     /// Number of serving threads. Default: the number of cores.
@@ -217,7 +215,7 @@ impl Config {
             namespaces: mem::take(&mut self.namespaces),
             servers: self.servers,
             access: Access::new(self.callers.take(), self.reflection),
-            peers: Peers::new(&self.limits),
+            peers: Peers::new(&self.limits.transport),
             ..Rules::default()
         }
     }

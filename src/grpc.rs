@@ -25,20 +25,17 @@ mod envoy;
 mod envoy_pb;
 mod events;
 mod failed;
-mod fast_path;
 mod fast_paths;
 mod fields;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
-mod held;
-mod identity;
+mod grant;
 #[cfg(feature = "console")]
 mod in_process;
-mod load;
 mod lock;
 mod name_listing;
 mod page_token;
-mod protocol;
+mod program;
 mod quota;
 mod rate;
 mod routes;
@@ -48,9 +45,6 @@ pub(crate) mod scope;
 mod sequence;
 mod status;
 mod stock;
-#[cfg(feature = "console")]
-mod tonic_call;
-mod traced;
 mod traces;
 mod verbs;
 
@@ -58,15 +52,11 @@ pub use admin::AdminHandlers;
 pub use admission::AdmissionHandlers;
 pub use envoy::EnvoyHandlers;
 pub(crate) use envoy::json::{BODY_BYTES_MAX as JSON_BYTES_MAX, JsonService};
-pub use fast_path::{AnswerBody, FRAME_BYTES_MAX};
-pub use held::{ConnectionBudget, OpenStream, poll_stream};
-pub use identity::CertificateNames;
 #[cfg(feature = "console")]
 pub use in_process::InProcess;
-pub use load::{is_shared, takes_first};
 pub use lock::LockHandlers;
 pub use rate::RateHandlers;
-pub use routes::{ConnectionServices, Routes};
+pub use routes::Routes;
 pub use rpcs::rpcs;
 pub use rules::{CurrentRules, DecisionRules};
 pub use sequence::SequenceHandlers;
@@ -79,14 +69,6 @@ pub(crate) fn services() -> impl Iterator<Item = &'static str> {
     // The last one is the name that clients of envoyproxy/ratelimit check.
     access::Service::ALL.into_iter().map(access::Service::full_name).chain(["ratelimit"])
 }
-
-/// Maximum message size of health, of reflection, and of services without their own maximum, bytes.
-pub(crate) const MESSAGE_BYTES_MAX: usize = 64 * 1024;
-/// Flow-control window of a stream: bytes that a client may send before the server reads them.
-pub const STREAM_WINDOW: u32 = 128 * 1024;
-/// Flow-control window of a connection. Requests that wait for permission to be read use at most
-/// half of it.
-pub const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 
 /// Server side of the generated messages and services. Text fields are `Bytes`: slices of the
 /// received message.

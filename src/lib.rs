@@ -7,7 +7,9 @@
 //! - [`cli`]: the command line; `main` only calls it. [`tollgate_cli`]: the commands that are clients
 //!   of a server. [`tollgate_fleet`]: simulated devices that create load.
 //! - [`config`]: flags, environment and `tollgate.toml`, and its reload.
-//! - [`server`]: listeners, TLS, threads, routes, health, drain, logs.
+//! - [`server`]: starts the transport; admin listener, health, drain, logs.
+//! - [`tollgate_http`]: the transport: connections and their limits, threads, TLS, load shedding, the
+//!   fast path of unary calls. Knows gRPC, and nothing of Tollgate.
 //! - `tollgate_console`: pages of the admin listener for operators, in a browser; the feature `console`.
 //! - [`tollgate_status`]: status and metrics for operators.
 //! - [`grpc`]: parses requests into decisions and converts outcomes into responses.
@@ -15,15 +17,15 @@
 //!   waiters, the event feeds and the sweeper.
 //! - [`tollgate_core`]: the rules of each capability, one file per verb, and their vocabulary. Each
 //!   verb is a [`tollgate_core::Decision`]: `decide` in Rust, its twin in `lua/`.
-//! - [`tollgate_telemetry`]: counters, spans, paced log lines.
+//! - [`tollgate_telemetry`]: counters, spans, reached limits, paced log lines.
 //!
 //! Dependencies point one way: cli → config → server → grpc → engine → core; no two folders depend on
 //! each other. The client commands use the crate `tollgate_client` of `clients/rust`;
 //! the console calls its stubs in the process. Only `grpc` uses the generated messages of the server,
-//! only `grpc`, `server` and the console use tonic, only `tollgate_engine::redis` uses Redis.
+//! only the transport, `grpc`, `server` and the console use tonic, only `tollgate_engine::redis` uses Redis.
 //!
 //! # The path of a request
-//! 1. [`server`] assigns the connection to a thread. Each thread has a single-threaded runtime; a
+//! 1. [`tollgate_http`] assigns the connection to a thread. Each thread has a single-threaded runtime; a
 //!    call stays on it.
 //! 2. [`grpc`] parses the request into a decision and reports all invalid fields at once. The
 //!    settings come from the configuration.

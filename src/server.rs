@@ -1,21 +1,12 @@
-//! The gRPC server: listener, TLS, worker threads, health, reflection, limits, drain.
+//! The server: transport, admin listener, health, reflection, drain.
 
-mod accept;
 mod admin;
 pub mod allocator;
-mod connections;
 pub mod fetch;
-mod header_table;
 mod health;
-mod http1;
 pub mod input_file;
 pub mod otlp;
-mod pace;
-mod stream;
-mod streams;
 pub mod telemetry;
-pub mod tls;
-mod workers;
 
 use std::{
     future::Future,
@@ -32,20 +23,18 @@ use tokio::{
 };
 
 use crate::grpc::{self, CurrentRules, DecisionRules, JsonService, access::Access};
-use accept::{ConnectionPlaces, accept};
 pub use admin::Admin;
 use otlp::Otlp;
-use tls::Tls;
 use tollgate_core::{
     admission::{Catalog, CountHeld, SweepPool},
     time::monotonic,
 };
 use tollgate_engine::{
     Engine,
-    budget::{self, NamespaceRule, Peers},
+    budget::{self, NamespaceRule},
 };
+use tollgate_http::{ConnectionPlaces, Peers, Workers, accept, tls::Tls};
 use tollgate_status::{RunningServer, reload::Reload};
-use workers::Workers;
 
 /// Time between NOT_SERVING and the end of the connections, so that load balancers choose another
 /// server first.
@@ -54,7 +43,7 @@ const NOTICE: Duration = Duration::from_millis(250);
 /// Limits of a server.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Maximum number of connections; further ones are closed at once.
+    /// Maximum number of connections; further ones are closed immediately.
     pub connections_max: usize,
     /// Time that calls in flight may take to finish after `shutdown`.
     pub drain_timeout: Duration,
@@ -73,7 +62,7 @@ pub struct Rules {
     pub servers: u32,
     /// The callers of the server.
     pub access: Arc<Access>,
-    /// What connections and peers may hold.
+    /// What connections and peers may use.
     pub peers: Arc<Peers>,
     /// Replaces the rules; `None` for rules that stay.
     pub reload: Option<Arc<dyn Reload>>,
@@ -138,12 +127,12 @@ pub async fn run(
         .add_service(grpc::reflection::v1alpha());
     engine.limit_namespaces(&namespaces, servers).map_err(io::Error::other)?;
     decisions.replace(adapted(DecisionRules::clone(&decisions.load()), &engine));
-    let routes = grpc::Routes::new(&engine, &decisions, others, access.clone())
-        .with_tracer(otlp.as_ref().map(Otlp::tracer));
+    let tracer = otlp.as_ref().map(Otlp::tracer);
+    let routes = grpc::Routes::new(&engine, &decisions, others, access.clone(), tracer);
     let pool_metrics = admin.pool_metrics(&routes, decisions.clone()).map_err(io::Error::other)?;
     let json = JsonService::new(engine.clone(), decisions.clone(), access.clone());
     let mut pages = pin!(admin.serve(running.clone(), pool_metrics, access, json, routes.clone()));
-    let mut workers = Workers::start(&limits, &routes, tls.as_ref())?;
+    let mut workers = Workers::start(limits.workers, routes.router(), tls.as_ref())?;
     let places = ConnectionPlaces { permits, connections_max: limits.connections_max, peers };
     tokio::select! {
         () = accept(&listener, &places, &mut workers) => {}

@@ -159,8 +159,8 @@ fn code_with_imports(text: &str) -> String {
 fn dependencies_are_named_in_their_own_places() {
     // A word, and the only folders and files that may contain it.
     let places: [(&str, &[&str]); 9] = [
-        ("tonic::", &["src/grpc", "src/server", "crates/console"]),
-        ("tonic_", &["src/grpc", "src/server"]),
+        ("tonic::", &["src/grpc", "src/server", "crates/console", "crates/http"]),
+        ("tonic_", &["src/grpc", "src/server", "crates/http"]),
         (
             "pb::",
             &["src/grpc", "src/server/health.rs", "crates/console", "crates/cli", "crates/fleet"],
@@ -194,9 +194,11 @@ const FOLDERS: [(&str, &[&str]); 5] = [
 ];
 
 /// The crates of `crates`, each with the crates that it may depend on.
-const CRATES: [(&str, &[&str]); 7] = [
+const CRATES: [(&str, &[&str]); 8] = [
     ("core", &[]),
     ("telemetry", &[]),
+    // Carries the calls of any program.
+    ("http", &["telemetry"]),
     ("engine", &["core", "telemetry"]),
     ("status", &["core", "engine", "telemetry"]),
     // Calls the services of its server in the process, by the stubs of the client.
@@ -207,9 +209,10 @@ const CRATES: [(&str, &[&str]); 7] = [
 ];
 
 /// What Cargo would build although a crate has no use for it.
-const FOREIGN: [(&str, &[&str]); 6] = [
+const FOREIGN: [(&str, &[&str]); 7] = [
     ("core", &["tokio", "tonic", "hyper", "redis", "redb", "tracing"]),
     ("telemetry", &["tokio", "tonic", "hyper", "redis", "redb"]),
+    ("http", &["redis", "redb"]),
     ("engine", &["tonic", "hyper"]),
     ("status", &["tonic"]),
     ("cli", &["redis", "redb"]),

@@ -1,7 +1,7 @@
 //! The baseline: a bare unary echo by tonic, set up like the server.
 //!
 //! One single-threaded runtime per core, one acceptor that gives connections to the runtimes in
-//! turn (`src/server/workers.rs`), TCP_NODELAY, the same allocator, the same profile.
+//! turn (`crates/http/src/workers.rs`), TCP_NODELAY, the same allocator, the same profile.
 
 use std::{
     convert::Infallible,

@@ -14,7 +14,7 @@ use crate::{
         AdminOptions, Config, DataDir, EmbeddedOptions, EngineChoice, FirstConfig, LiveParts,
         MetricsSection, Reloader, ServeFlags, secret,
     },
-    server::{self, Admin, Limits, Rules, otlp::Otlp, telemetry, tls::Tls},
+    server::{self, Admin, Limits, Rules, otlp::Otlp, telemetry},
 };
 use tollgate_cli::signals::Signals;
 use tollgate_core::time::Clock;
@@ -24,6 +24,7 @@ use tollgate_engine::{
     embedded::{Ceiling, Disk, Embedded, OpenError},
     redis::{Redis, unfinished_import},
 };
+use tollgate_http::tls::Tls;
 use tollgate_telemetry::metrics::{self, configuration};
 
 /// Open files besides connections of callers: those of the admin listener, the store, the log.
@@ -51,7 +52,7 @@ pub(super) async fn serve(flags: &ServeFlags) -> Result<(), ExitCode> {
              -n, LimitNOFILE of systemd), or lower connections_max"
         );
     }
-    let engine = Arc::new(engine(&config.engine, &config.limits).await?);
+    let engine = Arc::new(engine(&config.engine, &config.limits.engine).await?);
     // Before the port for calls: whoever finds that one open finds the admin pages, too.
     let admin = admin(&config.admin)?;
     let listener = bind(config.listen)?;

@@ -12,8 +12,9 @@ use std::{
 use toml::{Table, Value};
 
 use super::{Config, ServeFlags};
-use crate::{grpc::access::Digest, server::tls::TlsContents};
+use crate::grpc::access::Digest;
 use tollgate_core::envoy::RuleFile;
+use tollgate_http::tls::TlsContents;
 use tollgate_status::reload::Difference;
 
 /// The keys and sections that apply without a restart. All others need one.

@@ -11,7 +11,7 @@ use super::{
     envoy::EnvoySection,
     flags::{self, DurabilityName, LogFormat},
     jwt::JwtSection,
-    limits,
+    limits::{self, ConfiguredLimits},
     namespace::NamespaceEntry,
     otlp::OtlpSection,
     policy::PolicyEntry,
@@ -22,7 +22,6 @@ use super::{
     value::{length, number, text},
 };
 use tollgate_core::{fallback::REPLICAS_MAX, time::Millis};
-use tollgate_engine::budget::CallerLimits;
 
 /// A parsed configuration file.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -62,7 +61,7 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) redis: RedisSection,
     #[serde(default, deserialize_with = "limits::deserialize")]
-    pub(super) limits: CallerLimits,
+    pub(super) limits: ConfiguredLimits,
     #[serde(default)]
     pub(super) envoy: EnvoySection,
     pub(super) reflection: Option<ReflectionName>,

@@ -18,11 +18,9 @@ use super::{
     parse_text,
     tls::TlsOptions,
 };
-use crate::server::{
-    input_file,
-    tls::{TlsContents, TlsGeneration},
-};
+use crate::server::input_file;
 use tollgate_core::envoy::{EnvoyRules, RuleFile};
+use tollgate_http::tls::{TlsContents, TlsGeneration};
 
 /// The contents of all files of a configuration.
 #[derive(Debug)]
@@ -118,7 +116,7 @@ impl Inputs {
         let section = parsed.map(|file| file.tls.clone()).unwrap_or_default();
         let options = section.options(&flags.tls).ok().flatten();
         let tls = options.map(|options| {
-            let contents = TlsContents::read(&options.files);
+            let contents = TlsContents::load(&options.files, input_file::read);
             (options, contents)
         });
         let jwt = parsed.and_then(|file| file.jwt.as_ref());

@@ -11,6 +11,7 @@ use serde::{
 use super::value::{length, number};
 use tollgate_core::time::Millis;
 use tollgate_engine::budget::CallerLimits;
+use tollgate_http::TransportLimits;
 
 /// Range of the timeouts.
 const TIMES: RangeInclusive<Millis> = Millis(100)..=Millis(600_000);
@@ -24,34 +25,43 @@ const UNSYNCED: RangeInclusive<u64> = 1 << 20..=4 << 30;
 /// Range of `connection_bytes`. The minimum is enough for 1,000 connections.
 const CONNECTIONS: RangeInclusive<u64> = 16 << 20..=4 << 30;
 
+/// The values of the section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ConfiguredLimits {
+    /// Limits on connections and peers.
+    pub transport: TransportLimits,
+    /// Limits on what callers can make the engine hold.
+    pub engine: CallerLimits,
+}
+
 /// Reads the section. A missing key has its default. Fails if a value is out of range, or if a
 /// connection may hold more than the server.
-pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<CallerLimits, D::Error> {
+pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<ConfiguredLimits, D::Error> {
     d.deserialize_map(Section)
 }
 
-/// Reads a section with these keys, fields of [`CallerLimits`]. A row contains the type of the
-/// value, the function that reads it, and its range.
+/// Reads a section with these keys, fields of a part of [`ConfiguredLimits`]. A row contains the type
+/// of the value, the function that reads it, and its range.
 macro_rules! section {
-    ($($key:ident: $type:ty = $read:ident($range:expr);)*) => {
+    ($($part:ident { $($key:ident: $type:ty = $read:ident($range:expr);)* })*) => {
         #[derive(Deserialize)]
         #[serde(field_identifier)]
         #[allow(non_camel_case_types, reason = "the names of the keys")]
-        enum LimitKey { $($key),* }
+        enum LimitKey { $($($key),*),* }
 
         struct Section;
 
         impl<'de> Visitor<'de> for Section {
-            type Value = CallerLimits;
+            type Value = ConfiguredLimits;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("the keys of [limits]")
             }
 
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<CallerLimits, M::Error> {
-                let mut limits = CallerLimits::DEFAULT;
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<ConfiguredLimits, M::Error> {
+                let mut limits = ConfiguredLimits::default();
                 while let Some(key) = map.next_key()? {
-                    match key {$(
+                    match key {$($(
                         LimitKey::$key => {
                             struct Value;
                             impl<'de> DeserializeSeed<'de> for Value {
@@ -63,9 +73,9 @@ macro_rules! section {
                                     $read(d, concat!("limits.", stringify!($key)), $range)
                                 }
                             }
-                            limits.$key = map.next_value_seed(Value)?.into();
+                            limits.$part.$key = map.next_value_seed(Value)?.into();
                         }
-                    )*}
+                    )*)*}
                 }
                 check(&limits).map_err(M::Error::custom)?;
                 Ok(limits)
@@ -75,28 +85,32 @@ macro_rules! section {
 }
 
 section! {
-    handshake_timeout: Duration = time(TIMES);
-    preface_timeout: Duration = time(TIMES);
-    message_timeout: Duration = time(TIMES);
-    answer_timeout: Duration = time(TIMES);
-    request_bytes: u32 = size(BYTES);
-    connection_request_bytes: u32 = size(BYTES);
-    answer_bytes: u32 = size(BYTES);
-    connection_answer_bytes: u32 = size(BYTES);
-    connection_bytes: usize = size(CONNECTIONS);
-    peer_connections: usize = count(1..=1_000_000);
-    connection_streams: u32 = count(1..=65_536);
-    peer_streams: usize = count(1..=1_000_000_000);
-    resets_per_second: u32 = count(1..=1_000_000);
-    waiters: usize = count(1..=1_000_000);
-    sequence_waiters: usize = count(4..=1_000_000);
-    watchers: usize = count(1..=1_000_000);
-    unsynced_bytes: usize = size(UNSYNCED);
-    unsynced_changes: usize = count(1_000..=100_000_000);
+    transport {
+        handshake_timeout: Duration = time(TIMES);
+        preface_timeout: Duration = time(TIMES);
+        message_timeout: Duration = time(TIMES);
+        answer_timeout: Duration = time(TIMES);
+        request_bytes: u32 = size(BYTES);
+        connection_request_bytes: u32 = size(BYTES);
+        answer_bytes: u32 = size(BYTES);
+        connection_answer_bytes: u32 = size(BYTES);
+        connection_bytes: usize = size(CONNECTIONS);
+        peer_connections: usize = count(1..=1_000_000);
+        connection_streams: u32 = count(1..=65_536);
+        peer_streams: usize = count(1..=1_000_000_000);
+        resets_per_second: u32 = count(1..=1_000_000);
+    }
+    engine {
+        waiters: usize = count(1..=1_000_000);
+        sequence_waiters: usize = count(4..=1_000_000);
+        watchers: usize = count(1..=1_000_000);
+        unsynced_bytes: usize = size(UNSYNCED);
+        unsynced_changes: usize = count(1_000..=100_000_000);
+    }
 }
 
 /// Fails if a connection may hold more than the server.
-fn check(limits: &CallerLimits) -> Result<(), String> {
+fn check(ConfiguredLimits { transport: limits, .. }: &ConfiguredLimits) -> Result<(), String> {
     let pairs = [
         ("request_bytes", limits.connection_request_bytes, limits.request_bytes),
         ("answer_bytes", limits.connection_answer_bytes, limits.answer_bytes),
@@ -148,20 +162,22 @@ where
 mod tests {
     use super::*;
 
-    fn limits(text: &str) -> Result<CallerLimits, String> {
+    fn limits(text: &str) -> Result<ConfiguredLimits, String> {
         let section = toml::de::Deserializer::parse(text).map_err(|error| error.to_string())?;
         deserialize(section).map_err(|error| error.to_string())
     }
 
     #[test]
     fn missing_keys_get_defaults_and_given_keys_their_values() {
-        assert_eq!(limits(""), Ok(CallerLimits::DEFAULT));
+        assert_eq!(limits(""), Ok(ConfiguredLimits::default()));
         let text = "peer_connections = 7\nanswer_timeout = \"1s\"\nunsynced_bytes = \"1MiB\"";
-        let expected = CallerLimits {
-            peer_connections: Some(7),
-            answer_timeout: Duration::from_secs(1),
-            unsynced_bytes: 1 << 20,
-            ..CallerLimits::DEFAULT
+        let expected = ConfiguredLimits {
+            transport: TransportLimits {
+                peer_connections: Some(7),
+                answer_timeout: Duration::from_secs(1),
+                ..TransportLimits::DEFAULT
+            },
+            engine: CallerLimits { unsynced_bytes: 1 << 20, ..CallerLimits::DEFAULT },
         };
         assert_eq!(limits(text), Ok(expected));
     }

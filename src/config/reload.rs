@@ -21,9 +21,10 @@ use super::{
 };
 use crate::{
     grpc::{CurrentRules, access::Access},
-    server::{self, telemetry::LogLevel, tls::Tls},
+    server::{self, telemetry::LogLevel},
 };
-use tollgate_engine::{Engine, budget::Peers};
+use tollgate_engine::Engine;
+use tollgate_http::{Peers, tls::Tls};
 use tollgate_status::reload::{Difference, Reload, ReloadError, Reloaded, Reloading};
 use tollgate_telemetry::metrics::configuration;
 
@@ -202,8 +203,8 @@ impl Reloader {
             // The globs were checked with the file.
             tracing::error!(%error, "the limits of namespaces were not reloaded");
         }
-        engine.set_limits(&config.limits);
-        peers.set_limits(&config.limits);
+        engine.set_limits(&config.limits.engine);
+        peers.set_limits(&config.limits.transport);
         access.set_reflection(config.reflection);
         if let Some(callers) = config.callers.filter(|_| is_changed(["caller", "jwt"])) {
             access.replace(callers);

@@ -6,8 +6,8 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Deserializer};
 
 use super::{ConfigError, value::length};
-use crate::server::tls::{ClientFiles, TlsFiles};
 use tollgate_core::time::Millis;
+use tollgate_http::tls::{ClientFiles, TlsFiles};
 
 /// Default of `max_connection_age` where clients have certificates: the connection of a revoked one
 /// ends by then.

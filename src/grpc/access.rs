@@ -36,15 +36,14 @@ use hyper::{
     header::{AUTHORIZATION, HeaderName},
 };
 
+use tollgate_http::CertificateNames;
 use tonic::Status;
 
 use super::{
-    identity::CertificateNames,
     rpcs::{self, Rpc},
     scope::{Origin, Scope},
 };
-use audit::Audited;
-pub(super) use audit::audit_floor;
+pub(super) use audit::{Audited, audit_floor};
 use callers::Caller;
 use denial::Denial;
 use memo::{Credentials, Memo};

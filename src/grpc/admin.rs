@@ -11,7 +11,7 @@ use tonic::{Code, Request, Response, Status, codec::CompressionEncoding};
 use tonic_types::{ErrorDetails, FieldViolation, PreconditionViolation, StatusExt};
 
 use super::{
-    MESSAGE_BYTES_MAX, convert,
+    convert,
     pb::{
         self,
         admin_service_server::{AdminService, AdminServiceServer},
@@ -19,6 +19,7 @@ use super::{
     status::{DOMAIN, from_error},
 };
 use tollgate_core::time::Timestamp;
+use tollgate_http::MESSAGE_BYTES_MAX;
 use tollgate_status::{
     RunningServer,
     reload::{Difference, InvalidConfig, ReloadError, Reloaded},

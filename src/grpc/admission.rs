@@ -18,9 +18,7 @@ pub(crate) use encoded::EncodedResults;
 use refusals::Refusals;
 
 use super::{
-    deadline, events,
-    fast_path::granting,
-    page_token,
+    deadline, events, grant, page_token,
     pb::{
         self,
         admission_service_server::{AdmissionService, AdmissionServiceServer},
@@ -136,8 +134,9 @@ impl AdmissionService for AdmissionHandlers {
         let answered = answered.map_err(from_error)?;
         self.note_admission(&decision, &answered);
         let is_waited = wait.0 > 0;
-        let grant = is_waited.then(|| Unreceived::of(&self.engine, &decision, &answered)).flatten();
-        Ok(granting(convert::admission(decision, &answered), grant))
+        let grant =
+            is_waited.then(|| Unreceived::new(&self.engine, &decision, &answered)).flatten();
+        Ok(grant::attach(convert::admission(decision, &answered), grant))
     }
 
     async fn complete_task(

@@ -27,7 +27,7 @@ static PACES: LinePaces<Kind> = LinePaces::new(LINES_MAX, PERIOD, KINDS_MAX);
 
 /// Logs a failed call: a fault of the server as a warning, an error of its caller at debug.
 #[cold]
-pub(super) fn note(service: &'static str, method: &'static str, origin: &Origin, status: &Status) {
+pub(super) fn log(service: &'static str, method: &'static str, origin: &Origin, status: &Status) {
     let code = status.code();
     let is_warning = is_fault(code) && code != Code::Unimplemented;
     if !is_warning && !tracing::enabled!(tracing::Level::DEBUG) {

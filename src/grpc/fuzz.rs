@@ -57,7 +57,7 @@ impl FuzzWorld {
     fn new() -> Option<FuzzWorld> {
         let engine = Arc::new(Engine::Embedded(Embedded::new(Clock::system())));
         let others = tonic::service::Routes::default();
-        let routes = Routes::new(&engine, &Arc::default(), others, Access::new(None, None));
+        let routes = Routes::new(&engine, &Arc::default(), others, Access::new(None, None), None);
         let runtime = Builder::new_current_thread().enable_time().build().ok()?;
         let world = FuzzWorld { runtime, routes, requests: 0 };
         world.fill();

@@ -11,11 +11,11 @@ use hyper::{
     header::{AUTHORIZATION, HeaderName, HeaderValue},
 };
 use tollgate_console::{Called, ConsoleCaller, Services};
+use tollgate_http::deadline::TIMEOUT;
 use tonic::{Status, body::Body};
 
 use super::{
     access::{Access, CONSOLE, NAMESPACE},
-    deadline,
     routes::Routes,
 };
 use tollgate_core::names::Namespace;
@@ -95,7 +95,7 @@ impl Services for InProcess {
 
 /// The headers of each call.
 fn headers(token: Option<HeaderValue>, namespace: Option<HeaderValue>) -> HeaderMap {
-    let mut headers = HeaderMap::from_iter([(deadline::TIMEOUT, TIME_MAX)]);
+    let mut headers = HeaderMap::from_iter([(TIMEOUT, TIME_MAX)]);
     headers.extend(token.map(|value| (AUTHORIZATION, value)));
     headers.extend(namespace.map(|value| (NAMESPACE, value)));
     headers
@@ -116,12 +116,14 @@ fn answer(status: &Status) -> Called {
 mod tests {
     use std::time::Duration;
 
+    use tollgate_http::deadline::{DEFAULT, timeout};
+
     use super::*;
 
     #[test]
     fn calls_have_five_seconds() {
         let headers = headers(None, None);
-        assert_eq!(deadline::timeout(&headers), Some(Duration::from_secs(5)));
-        assert!(deadline::timeout(&headers) > Some(deadline::DEFAULT));
+        assert_eq!(timeout(&headers), Some(Duration::from_secs(5)));
+        assert!(timeout(&headers) > Some(DEFAULT));
     }
 }

@@ -8,9 +8,7 @@ use std::sync::Arc;
 use tonic::{Request, Response, Status, codec::CompressionEncoding};
 
 use super::{
-    deadline,
-    fast_path::granting,
-    name_listing, page_token,
+    deadline, grant, name_listing, page_token,
     pb::{
         self,
         lock_service_server::{LockService, LockServiceServer},
@@ -57,9 +55,10 @@ impl LockService for LockHandlers {
         let answered = self.engine.submit_waiting(&decision, wait, deadline).await;
         let answered = answered.map_err(from_error)?;
         let is_waited = wait.0 > 0;
-        let grant = is_waited.then(|| Unreceived::of(&self.engine, &decision, &answered)).flatten();
+        let grant =
+            is_waited.then(|| Unreceived::new(&self.engine, &decision, &answered)).flatten();
         let acquisition = convert::acquisition(&decision.name, &decision.owner, answered.outcome);
-        Ok(granting(acquisition, grant))
+        Ok(grant::attach(acquisition, grant))
     }
 
     async fn renew_lock(

@@ -1,51 +1,74 @@
-//! Counts calls and connections for their namespaces, and refuses calls above a limit of
+//! Counts calls and connections for their namespaces, and rejects calls above a limit of
 //! `[[namespace]]`.
 
-use hyper::http::Extensions;
+use std::cell::RefCell;
 
-use super::{held::ConnectionBudget, rpcs::Rpc, scope::Scope};
+use hyper::http::Extensions;
+use tollgate_http::Route;
+
+use super::scope::Scope;
 use tollgate_core::{error::Error, names::Namespace};
 use tollgate_engine::{
     Engine,
-    budget::{Held, NamespaceBudget},
+    budget::{Held, NamespaceBudget, NamespaceUse},
 };
 
+/// The prefix of the namespace that a connection counts for, if namespaces have limits.
+#[derive(Debug, Default)]
+pub(super) struct ConnectionQuota(RefCell<Option<(Box<[u8]>, Held)>>);
+
+impl ConnectionQuota {
+    /// Counts the connection for the namespace of its last call. Fails if the namespace has its
+    /// maximum of connections.
+    fn count_for(&self, prefix: &[u8], used: &NamespaceUse) -> Result<(), Error> {
+        let mut namespace = self.0.borrow_mut();
+        if namespace.as_ref().is_none_or(|(known, _)| **known != *prefix) {
+            *namespace = Some((prefix.into(), used.connection()?));
+        }
+        Ok(())
+    }
+}
+
+/// Returns the prefix of the namespace of a call.
+pub(super) fn prefix(extensions: &Extensions) -> &[u8] {
+    extensions.get::<Scope>().map_or(&[], |scope| scope.namespace().prefix())
+}
+
 /// Counts a call until the result is dropped; `None` without limits. Calls that free capacity, or
-/// keep what is held, are counted and never refused.
-pub(super) fn enter(
+/// keep what their caller uses, are counted and never rejected.
+pub(super) fn admit(
     engine: &Engine,
-    rpc: &Rpc,
+    route: &Route,
     extensions: &Extensions,
-    holding: &ConnectionBudget,
+    connection: &ConnectionQuota,
 ) -> Result<Option<Held>, Error> {
     let namespaces: &NamespaceBudget = engine.hub().namespaces();
     if namespaces.is_empty() {
         return Ok(None);
     }
-    let prefix = extensions.get::<Scope>().map_or(&[][..], |scope| scope.namespace().prefix());
+    let prefix = prefix(extensions);
     let Some(used) = namespaces.of(prefix) else { return Ok(None) };
-    match holding.count_for(prefix, || used.connection()) {
-        Err(error) if !rpc.frees_capacity => Err(error),
-        _ => used.call(rpc.frees_capacity).map(Some),
+    match connection.count_for(prefix, &used) {
+        Err(error) if !route.frees_capacity => Err(error),
+        _ => used.call(route.frees_capacity).map(Some),
     }
 }
 
-/// Counts a call of the console as [`enter`] does. It has no connection of its own.
-#[cfg(feature = "console")]
-pub(super) fn enter_console(
+/// Counts a call within the process as [`admit`] does. It has no connection of its own.
+#[cfg(any(feature = "console", test, fuzzing))]
+pub(super) fn admit_in_process(
     engine: &Engine,
-    rpc: &Rpc,
+    route: &Route,
     extensions: &Extensions,
 ) -> Result<Option<Held>, Error> {
     let namespaces: &NamespaceBudget = engine.hub().namespaces();
-    let prefix = extensions.get::<Scope>().map_or(&[][..], |scope| scope.namespace().prefix());
-    match namespaces.of(prefix).filter(|_| !namespaces.is_empty()) {
+    match namespaces.of(prefix(extensions)).filter(|_| !namespaces.is_empty()) {
         None => Ok(None),
-        Some(used) => used.call(rpc.frees_capacity).map(Some),
+        Some(used) => used.call(route.frees_capacity).map(Some),
     }
 }
 
-/// Charges the requests of a batch to the calls per second of its namespace. [`enter`] has counted
+/// Charges the requests of a batch to the calls per second of its namespace. [`admit`] has counted
 /// the call as one, before their number was known.
 pub(super) fn charge(engine: &Engine, namespace: &Namespace, requests: usize) {
     let namespaces: &NamespaceBudget = engine.hub().namespaces();

@@ -7,7 +7,7 @@ use tonic_reflection::server::{
     v1alpha,
 };
 
-use super::MESSAGE_BYTES_MAX;
+use tollgate_http::MESSAGE_BYTES_MAX;
 
 /// The compiled descriptors of all files in `proto/`.
 pub(super) const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

@@ -7,6 +7,7 @@
 use std::{collections::HashMap, sync::LazyLock};
 
 use ahash::RandomState;
+use tollgate_http::Route;
 
 use tollgate_telemetry::metrics::{METHODS_MAX, RpcLabels};
 
@@ -22,8 +23,8 @@ pub use permission::{Permission, Permissions, Services};
 /// A row of the table.
 #[derive(Debug)]
 pub(super) struct KnownRpc {
-    /// Its position in the table, which is the position of its counters.
-    pub(super) position: usize,
+    /// What the transport knows of it. Its position in the table is the position of its counters.
+    pub(super) route: Route,
     /// Its path, service, name and kind.
     pub(super) labels: RpcLabels,
     /// `None` for health and reflection, which need no permission, and for unknown RPCs.
@@ -39,18 +40,6 @@ pub(super) struct Rpc {
     pub(super) permission: Permission,
     /// Whether it answers with a stream that has no end of its own.
     pub(super) is_watch: bool,
-    /// Whether it frees capacity or keeps what its caller holds. Answering such calls first lets
-    /// others be answered.
-    pub(super) frees_capacity: bool,
-    /// Its number on the fast path of its service; `None` if tonic answers it.
-    pub(super) fast_path: Option<usize>,
-}
-
-impl Rpc {
-    /// Whether it answers with a page of a listing.
-    pub(super) fn is_listing(&self) -> bool {
-        self.name.starts_with("List")
-    }
 }
 
 include!(concat!(env!("OUT_DIR"), "/rpcs.rs"));
@@ -79,6 +68,11 @@ static BY_PATH: LazyLock<HashMap<&str, &KnownRpc, RandomState>> =
 /// Finds the row of a URL path; the row of unknown RPCs if there is no other.
 pub(super) fn find(path: &str) -> &'static KnownRpc {
     BY_PATH.get(path).copied().unwrap_or(&RPCS[0])
+}
+
+/// Returns the labels of a route of the table.
+pub(super) fn labels(route: &Route) -> &'static RpcLabels {
+    &LABELS[route.position]
 }
 
 /// All RPCs with a permission.

@@ -56,7 +56,7 @@ fn add(names: &mut Vec<Name>, name: &Name) {
 
 /// The caller and the namespace of a call, for log lines and spans. Empty without callers.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Origin(Option<Arc<Rights>>);
+pub(crate) struct Origin(Option<Arc<Rights>>);
 
 impl Origin {
     /// The name of the caller; empty if it is not known.

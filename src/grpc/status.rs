@@ -1,4 +1,5 @@
-//! Converts errors to gRPC status, with machine-readable details.
+//! Converts errors to gRPC status, with machine-readable details. Those of the transport are in
+//! `crates/http/src/rejections.rs`.
 //!
 //! | code | the call |
 //! |---|---|
@@ -115,111 +116,6 @@ fn again(reason: &str, after: Duration) -> ErrorDetails {
     let mut details = info(reason);
     details.set_retry_info(Some(after));
     details
-}
-
-/// RESOURCE_EXHAUSTED: the call cannot be answered in time.
-pub(super) fn overloaded(retry: Duration) -> Status {
-    let message = "this server is overloaded: the call would not be answered within its deadline; \
-                   nothing was decided: try again later, or with a longer deadline";
-    Status::with_error_details(Code::ResourceExhausted, message, again("OVERLOADED", retry))
-}
-
-/// DEADLINE_EXCEEDED: the message of a call was not complete in time.
-pub(super) fn not_all_said() -> Status {
-    let message = "the message of the call was not complete by its deadline, or within \
-                   limits.message_timeout; nothing was decided";
-    Status::with_error_details(Code::DeadlineExceeded, message, info("MESSAGE_INCOMPLETE"))
-}
-
-/// INVALID_ARGUMENT, as HTTP 405: only POST carries a call.
-pub(super) fn not_post(method: &str) -> Status {
-    let message = format!(
-        "HTTP method `{method}` is not POST; Tollgate speaks gRPC over HTTP/2: call it with a gRPC \
-         client; nothing was executed"
-    );
-    Status::with_error_details(Code::InvalidArgument, message, info("METHOD_NOT_POST"))
-}
-
-/// INVALID_ARGUMENT, as HTTP 415: the content type is not gRPC with protobuf messages.
-pub(super) fn not_grpc(content_type: Option<&str>) -> Status {
-    let given = content_type.map(|given| format!("content-type `{given}`"));
-    let message = format!(
-        "{} is not `application/grpc` or `application/grpc+proto`; Tollgate speaks gRPC over \
-         HTTP/2: call it with a gRPC client; nothing was executed",
-        given.as_deref().unwrap_or("a call without content-type")
-    );
-    Status::with_error_details(Code::InvalidArgument, message, info("CONTENT_TYPE_NOT_GRPC"))
-}
-
-/// INVALID_ARGUMENT: `grpc-timeout` is malformed.
-pub(super) fn malformed_timeout(value: &str) -> Status {
-    let message = format!(
-        "grpc-timeout `{value}` is malformed: it must be 1 to 8 digits and a unit, one of H, M, S, \
-         m, u, n; nothing was executed"
-    );
-    Status::with_error_details(Code::InvalidArgument, message, info("TIMEOUT_MALFORMED"))
-}
-
-/// UNIMPLEMENTED: no service has this rpc.
-pub(super) fn unknown_rpc(path: &str) -> Status {
-    let message = format!(
-        "no rpc `{path}` on this server; reflection lists its rpcs, for instance \
-         `grpcurl -plaintext ADDRESS list`"
-    );
-    Status::with_error_details(Code::Unimplemented, message, info("RPC_UNKNOWN"))
-}
-
-/// RESOURCE_EXHAUSTED: a message exceeds the maximum of its service, as sent or decompressed.
-pub(super) fn message_too_large() -> Status {
-    let message = "the request's message is too large, as sent or decompressed: 4 MiB is the \
-                   maximum of AdmissionService, 1 MiB of RateService and of Envoy's service, \
-                   64 KiB of the others; nothing was executed; split it";
-    Status::with_error_details(Code::ResourceExhausted, message, info("MESSAGE_TOO_LARGE"))
-}
-
-/// INVALID_ARGUMENT: a message is flagged as gzip but is not gzip.
-pub(super) fn not_gzip() -> Status {
-    let message = "the request's message cannot be decompressed as gzip; nothing was executed";
-    Status::with_error_details(Code::InvalidArgument, message, info("MESSAGE_NOT_GZIP"))
-}
-
-/// RESOURCE_EXHAUSTED: requests of a connection, of a peer or of all use the maximum of bytes.
-pub(super) fn too_many_request_bytes() -> Status {
-    let message = "unfinished requests of this connection, of this address or of all connections \
-                   use the bytes of limits.connection_request_bytes, half of \
-                   limits.request_bytes or all of them; nothing was decided; retry when other \
-                   requests are complete";
-    refused(message, "TOO_MANY_REQUEST_BYTES")
-}
-
-/// RESOURCE_EXHAUSTED: answers that callers have not taken use the maximum of bytes.
-pub(super) fn answers_not_taken() -> Status {
-    let message = "unread answers of this connection, of this address or of all connections use \
-                   the bytes of limits.connection_answer_bytes, half of limits.answer_bytes or \
-                   all of them; nothing was decided; read them, then retry";
-    refused(message, "ANSWERS_NOT_TAKEN")
-}
-
-/// DEADLINE_EXCEEDED: a call was executed, but its answer was dropped.
-pub(super) fn answer_dropped(bytes: usize) -> Status {
-    let message = format!(
-        "the call was executed, but its answer of {bytes} bytes was dropped: unread answers of \
-         this connection use the bytes of limits.connection_answer_bytes"
-    );
-    Status::with_error_details(Code::DeadlineExceeded, message, info("ANSWERS_NOT_TAKEN"))
-}
-
-/// RESOURCE_EXHAUSTED: a peer address has its maximum of open streams.
-pub(super) fn too_many_streams() -> Status {
-    let message = "this address has the maximum of open calls, limits.peer_streams; nothing was \
-                   decided";
-    refused(message, "TOO_MANY_STREAMS")
-}
-
-/// RESOURCE_EXHAUSTED with a retry delay.
-fn refused(message: &str, reason: &str) -> Status {
-    let details = again(reason, RETRY_OVERLOADED);
-    Status::with_error_details(Code::ResourceExhausted, message, details)
 }
 
 /// PERMISSION_DENIED: a field has a name that the caller may not use, whether or not it exists.

@@ -55,7 +55,7 @@ impl Tracer {
 
 /// The span of a sampled call. If it is dropped before its end, the client has cancelled the call.
 #[derive(Debug)]
-pub(super) struct ServerSpan {
+pub(crate) struct ServerSpan {
     calls: Calls,
     parent: Option<Parent>,
     start: SpanStart,
@@ -79,7 +79,7 @@ impl ServerSpan {
             parent: parent.map(|parent| Parent { span: parent.span, is_remote: true }),
             start: SpanStart::now(),
             method: method(known),
-            position: known.position,
+            position: known.route.position,
             has_pools: known.rpc.as_ref().is_some_and(|rpc| rpc.service == Service::Admission),
             origin: Origin::default(),
             pools: None,

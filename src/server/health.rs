@@ -11,6 +11,7 @@ use tonic_health::{
 
 use crate::grpc;
 use tollgate_engine::StoreState;
+use tollgate_http::MESSAGE_BYTES_MAX;
 use tollgate_status::status::Readiness;
 
 /// The name that stays SERVING while the store is unreachable: a restart would not help then.
@@ -33,7 +34,7 @@ pub(super) async fn new(
     health.set_service_status(LIVENESS, ServingStatus::Serving).await;
     set(&health, status(state, when_degraded)).await;
     let service = service
-        .max_decoding_message_size(grpc::MESSAGE_BYTES_MAX)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .accept_compressed(CompressionEncoding::Gzip);
     (health, service)
 }

@@ -5,11 +5,10 @@
 //! flood of rejected calls costs one log line. `docs/limits.md` lists every limit with its default, its
 //! configuration key and its error.
 
-mod adjustable;
 mod callers;
 mod namespace_limits;
 mod namespaces;
-mod peers;
+mod places;
 mod refused;
 mod refused_calls;
 mod tally;
@@ -19,11 +18,10 @@ use std::{collections::HashMap, time::Duration};
 
 use tokio::time::sleep;
 
-pub use adjustable::{AdjustablePermits, Place, Places};
 pub use callers::CallerLimits;
 pub use namespace_limits::{NamespaceLimits, NamespaceRule};
 pub use namespaces::{Held, NamespaceBudget, NamespaceUse};
-pub use peers::{CONNECTION_COST, ConnectionCharge, PeerConnection, Peers, SharedPermits, network};
+pub use places::{Place, Places};
 pub use refused::RefusedByLimit;
 pub use refused_calls::REFUSED_SERIES_MAX;
 pub use tally::{Added, Total};

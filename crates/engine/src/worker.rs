@@ -2,7 +2,7 @@
 //!
 //! Each worker thread of the server has its own runtime and its own pipelines to each Redis node.
 //! `redis::node` selects the pipelines by this number. The numbers are set once, by
-//! `server::workers`.
+//! the transport.
 
 use std::cell::Cell;
 

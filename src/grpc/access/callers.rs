@@ -6,11 +6,10 @@
 
 use std::{fmt, sync::Arc};
 
+use tollgate_http::CertificateNames;
+
 use super::{
-    super::{
-        identity::CertificateNames,
-        rpcs::{Permission, Permissions, Services},
-    },
+    super::rpcs::{Permission, Permissions, Services},
     denial::Denial,
     jwt::{Claims, Jwt, PERMISSIONS},
     pattern::Pattern,

@@ -2,11 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{
-    super::{identity::CertificateNames, scope::Scope},
-    callers::Caller,
-    token,
-};
+use tollgate_http::CertificateNames;
+
+use super::{super::scope::Scope, callers::Caller, token};
 use tollgate_core::names::Namespace;
 use tollgate_telemetry::coarse;
 

@@ -110,7 +110,7 @@ fn results<D, O, R: Message>(
     let mut results = EncodedResults::with_capacity(items.len());
     let failed = |results: &mut EncodedResults, status: &Status| {
         if is_fault(status.code()) {
-            failed::note(Service::Admission.full_name(), method, origin, status);
+            failed::log(Service::Admission.full_name(), method, origin, status);
         }
         results.push_error(&convert::item_error(status));
     };

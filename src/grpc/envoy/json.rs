@@ -16,13 +16,13 @@ use super::{
 };
 use crate::grpc::{
     access::{Access, Peer},
-    deadline::DEFAULT,
     reflection::DESCRIPTORS,
     rules::CurrentRules,
     scope::Scope,
 };
 use tollgate_core::time::monotonic;
 use tollgate_engine::Engine;
+use tollgate_http::deadline::DEFAULT;
 
 /// The longest body, bytes.
 pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;

@@ -25,6 +25,10 @@ const LIBRARY_RPCS: [(&str, &str, &str); 5] = [
     ("grpc.reflection.v1alpha.ServerReflection", "ServerReflectionInfo", "bidi_stream"),
 ];
 
+/// The route of RPCs that the program does not implement.
+const OTHER_ROUTE: &str =
+    "service: None, fast_path: None, frees_capacity: false, is_listing: false";
+
 /// A service with its RPCs.
 struct ServiceSpec {
     /// The name in Rust, such as `Stock` for `StockService`.
@@ -136,27 +140,33 @@ fn table(code: &mut String, services: &[ServiceSpec]) {
     push!(code, "/// unknown ones.");
     push!(code, "static RPCS: [KnownRpc; {}] = [", 1 + ours + LIBRARY_RPCS.len());
     let mut position = 0;
-    let mut row = |path: String, service: &str, method: &str, kind: &str, rpc: String| {
-        push!(code, "KnownRpc {{ position: {position}, labels: RpcLabels {{ path: {path:?}, ");
-        push!(code, "service: {service:?}, method: {method:?}, kind: {kind:?} }}, rpc: {rpc} }},");
+    let mut row = |labels: [&str; 3], kind: &str, route: &str, rpc: &str| {
+        let [path, service, method] = labels;
+        push!(code, "KnownRpc {{ route: Route {{ position: {position}, {route} }}, ");
+        push!(code, "labels: RpcLabels {{ path: {path:?}, service: {service:?}, ");
+        push!(code, "method: {method:?}, kind: {kind:?} }}, rpc: {rpc} }},");
         position += 1;
     };
-    row(String::new(), "unknown", "unknown", "unary", "None".to_owned());
+    row(["", "unknown", "unknown"], "unary", OTHER_ROUTE, "None");
     for ServiceSpec { name: service, full_name, rpcs } in services {
         for (number, rpc) in rpcs.iter().enumerate() {
             let RpcSpec { name, permission, is_watch, frees_capacity, is_fast, .. } = rpc;
-            let fast_path = is_fast.then_some(number);
+            let (fast_path, is_listing) = (is_fast.then_some(number), name.starts_with("List"));
+            let route = format!(
+                "service: Some(Service::{service} as usize), fast_path: {fast_path:?}, \
+                 frees_capacity: {frees_capacity}, is_listing: {is_listing}"
+            );
             let rpc = format!(
                 "Some(Rpc {{ service: Service::{service}, name: {name:?}, permission: \
-                 Permission::{permission}, is_watch: {is_watch}, frees_capacity: \
-                 {frees_capacity}, fast_path: {fast_path:?} }})"
+                 Permission::{permission}, is_watch: {is_watch} }})"
             );
             let kind = if *is_watch { "server_stream" } else { "unary" };
-            row(format!("/{full_name}/{name}"), full_name, name, kind, rpc);
+            row([&format!("/{full_name}/{name}"), full_name, name], kind, &route, &rpc);
         }
     }
     for (service, method, kind) in LIBRARY_RPCS {
-        row(format!("/{service}/{method}"), service, method, kind, "None".to_owned());
+        let path = format!("/{service}/{method}");
+        row([&path, service, method], kind, OTHER_ROUTE, "None");
     }
     push!(code, "];");
 }

@@ -42,7 +42,8 @@ fn j33_the_pages_list_every_service_and_every_call_that_needs_manage() {
 #[test]
 fn every_rpc_is_in_the_table_once() {
     for (position, known) in RPCS.iter().enumerate() {
-        assert_eq!((known.position, find(known.labels.path).position), (position, position));
+        let found = find(known.labels.path).route.position;
+        assert_eq!((known.route.position, found), (position, position));
         let Some(rpc) = &known.rpc else { continue };
         assert_eq!(known.labels.path, format!("/{}/{}", rpc.service.full_name(), rpc.name));
         let reads = ["Get", "List", "Watch"].iter().any(|it| rpc.name.starts_with(it));
@@ -52,7 +53,7 @@ fn every_rpc_is_in_the_table_once() {
     let watch = find("/tollgate.v1.AdmissionService/WatchPool");
     assert_eq!(watch.labels.kind, "server_stream");
     for unknown in ["/tollgate.v1.LockService/Set", "/Admission/AdmitTask", ""] {
-        assert_eq!(find(unknown).position, 0, "{unknown}");
+        assert_eq!(find(unknown).route.position, 0, "{unknown}");
     }
     let envoy = of("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit").unwrap();
     assert_eq!((envoy.service, envoy.permission), (Service::Envoy, Use));
@@ -71,16 +72,21 @@ fn rpcs_free_capacity_as_their_decisions_do() {
         };
         Some((rpc, verbs.iter().find(names)?))
     });
+    let frees_capacity = |rpc: &Rpc| {
+        find(&format!("/{}/{}", rpc.service.full_name(), rpc.name)).route.frees_capacity
+    };
     let mut compared = 0;
     for (rpc, verb) in counted {
-        compared += usize::from(rpc.frees_capacity);
+        compared += usize::from(frees_capacity(rpc));
         assert_eq!(
-            rpc.frees_capacity, verb.frees_capacity,
+            frees_capacity(rpc),
+            verb.frees_capacity,
             "{} and {}",
-            rpc.name, verb.script.name
+            rpc.name,
+            verb.script.name
         );
     }
-    assert_eq!(compared, all().filter(|rpc| rpc.frees_capacity).count());
+    assert_eq!(compared, all().filter(|rpc| frees_capacity(rpc)).count());
 }
 
 /// The rules have bounds of their own, for rules of the configuration.

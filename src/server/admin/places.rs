@@ -12,7 +12,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use tollgate_engine::budget::network;
+use tollgate_http::network;
 
 /// Maximum number of connections besides streams.
 const CONNECTIONS_MAX: usize = 256;

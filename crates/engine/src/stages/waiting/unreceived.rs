@@ -6,8 +6,8 @@
 //!
 //! - [`WaiterCall`](super) takes a grant back if the call is cancelled while the store
 //!   decides.
-//! - Then the answer keeps an [`Unreceived`], which takes the grant back if it is dropped before the
-//!   answer was written.
+//! - Then the answer keeps an [`Unreceived`], which revokes the grant if it is dropped before the answer
+//!   was written.
 
 use std::{
     fmt,
@@ -31,27 +31,24 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The most tasks that take a grant back, or wait for the store's answer to a cancelled call.
 pub(super) const TASKS_MAX: usize = 4096;
 
-/// A grant whose answer was not written yet. It is taken back when the last clone is dropped before
+/// A grant whose answer was not written yet. It is revoked if it is dropped before
 /// [`Unreceived::receive`].
-#[derive(Debug, Clone)]
-pub struct Unreceived(Arc<Grant>);
-
-struct Grant {
-    /// Starts to take the grant back.
-    take_back: Box<dyn Fn() + Send + Sync>,
+pub struct Unreceived {
+    /// Starts to revoke the grant.
+    revoke: Box<dyn Fn() + Send + Sync>,
     is_received: AtomicBool,
 }
 
-impl fmt::Debug for Grant {
+impl fmt::Debug for Unreceived {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Grant").field("is_received", &self.is_received).finish_non_exhaustive()
+        f.debug_struct("Unreceived").field("is_received", &self.is_received).finish_non_exhaustive()
     }
 }
 
 impl Unreceived {
-    /// The grant of a waiting call, to be kept beside its answer. `None` if the outcome grants
+    /// Returns the grant of a waiting call, to be kept beside its answer. `None` if the outcome grants
     /// nothing, or a lease that an earlier call was granted.
-    pub fn of<D>(
+    pub fn new<D>(
         engine: &Arc<Engine>,
         decision: &D,
         answered: &Answered<D::Outcome>,
@@ -63,22 +60,22 @@ impl Unreceived {
             return None;
         }
         let (engine, decision) = (engine.clone(), decision.revoke(&answered.outcome)?);
-        let take_back = Box::new(move || {
+        let revoke = Box::new(move || {
             spawn_bounded(&engine, take_back(engine.clone(), decision.clone()));
         });
-        Some(Unreceived(Arc::new(Grant { take_back, is_received: AtomicBool::new(false) })))
+        Some(Unreceived { revoke, is_received: AtomicBool::new(false) })
     }
 
     /// Records that the answer was written: the grant stays.
     pub fn receive(&self) {
-        self.0.is_received.store(true, Ordering::Relaxed);
+        self.is_received.store(true, Ordering::Relaxed);
     }
 }
 
-impl Drop for Grant {
+impl Drop for Unreceived {
     fn drop(&mut self) {
         if !*self.is_received.get_mut() {
-            (self.take_back)();
+            (self.revoke)();
         }
     }
 }
