@@ -10,7 +10,7 @@
 //! - `node`, `monitor`, `preflight`, `primary_id`, `skew`: a node; its health, preflight, primary
 //!   id, and the token lead over its clock
 //! - `marker`, `loss`: how a loss of the store's data is recognised, reported and accepted
-//! - `job`, `fair`, `pipeline`, `exchange`, `connection`, `bounded`, `evaluate`, `shared`: the pipelines,
+//! - `job`, `fair`, `pipeline`, `exchange`, `connection`, `socket`, `evaluate`, `shared`: the pipelines,
 //!   and replica acknowledgement
 //! - `index`, `listing`, `round`, `wake_ups`: the index of partitions for listings and the sweeper,
 //!   and wake-ups; `servers` counts the servers by the channels of their wake-ups
@@ -36,7 +36,6 @@
 //! written to a socket, and a redirect counts as not executed.
 
 pub mod address;
-mod bounded;
 mod cluster;
 mod connection;
 mod evaluate;
@@ -65,6 +64,7 @@ mod servers;
 mod shared;
 mod skew;
 mod slot;
+mod socket;
 mod source;
 mod topology;
 mod wake_ups;

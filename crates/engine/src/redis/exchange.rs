@@ -97,7 +97,7 @@ impl Pipeline {
                 runs.into_iter().flat_map(|run| run.jobs).for_each(|job| self.send_again(job));
             }
             Err(_) => {
-                connection.mark_broken();
+                connection.is_broken = true;
                 let jobs = runs.into_iter().flat_map(|run| run.jobs);
                 jobs.for_each(|job| job.answer(Err(Error::DeadlineExceeded)));
             }
@@ -106,7 +106,7 @@ impl Pipeline {
 
     /// Drops this connection, and all that were made before it.
     fn lose(&self, connection: &mut NodeConnection) {
-        connection.mark_broken();
+        connection.is_broken = true;
         self.monitor.note_loss(connection.epoch);
     }
 

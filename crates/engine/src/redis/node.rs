@@ -31,7 +31,7 @@ pub(super) struct Node {
     pub(super) monitor: Arc<Monitor>,
     shared: Arc<Shared>,
     /// The most connections of a plain or acknowledged pipeline.
-    connections: u32,
+    connections: usize,
     /// The pipelines of each thread, created on first use: they need that thread's runtime.
     pipelines: Box<[OnceLock<ThreadPipelines>]>,
     /// Held by the bulk or upkeep batch in flight.
@@ -68,7 +68,7 @@ impl Node {
         Arc::new(Node {
             monitor: Arc::new(Monitor::new(source, state, *eviction, shared.clone())),
             shared: shared.clone(),
-            connections: connections.div_ceil((*workers).max(1) as u32),
+            connections: (*connections as usize).div_ceil((*workers).max(1)),
             // One more for threads that are not workers, such as the sweeper's.
             pipelines: (0..=*workers).map(|_| OnceLock::new()).collect(),
             turn: Arc::new(Semaphore::new(1)),

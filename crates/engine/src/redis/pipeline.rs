@@ -25,12 +25,12 @@ use std::{
     time::Duration,
 };
 
-use bb8_redis::bb8;
-use tokio::sync::{Semaphore, watch};
+use redis::RedisError;
+use tokio::sync::{Notify, Semaphore};
 
 use super::{
     StoreState,
-    connection::{self, Connector, NodeConnection},
+    connection::NodeConnection,
     fair::{InLine, Lines},
     job::Job,
     monitor::Monitor,
@@ -41,20 +41,22 @@ use tollgate_core::{Cost, time::monotonic};
 /// The most batches of a pipeline in flight. While Redis executes one, the next is in its socket.
 const BATCHES_MAX: usize = 4;
 /// The most jobs of a batch, apart from further jobs of the last call.
-const TAKE_MAX: usize = 512;
+const JOBS_MAX: usize = 512;
 /// The connections of a bulk pipeline: one in use, and one in case its batch hangs.
-const BULK_CONNECTIONS: u32 = 2;
+const BULK_CONNECTIONS: usize = 2;
+/// The time after which an unused connection is closed, when another one is used.
+const IDLE_MAX: Duration = Duration::from_secs(600);
 
 /// A pipeline to a node.
 #[derive(Debug)]
 pub(super) struct Pipeline {
     pub(super) shared: Arc<Shared>,
     pub(super) monitor: Arc<Monitor>,
-    /// The connections of this pipeline.
-    pool: bb8::Pool<Connector>,
-    /// The number of failed connects of the pool.
-    failed: Arc<watch::Sender<u64>>,
+    /// The most connections.
+    connections: usize,
     queue: Mutex<JobQueue>,
+    /// Notified of each connection that becomes idle, for a sender that is connecting.
+    returned: Notify,
     /// For a bulk pipeline: a batch needs this permit while it is in flight.
     turn: Option<Arc<Semaphore>>,
 }
@@ -67,19 +69,23 @@ struct JobQueue {
     waiting: Lines<Job>,
     /// The measured wait for each job ahead, as a moving average.
     each: Duration,
-    /// Batches in flight, or about to start.
+    /// Senders with a batch in flight, or about to start one. A batch that hangs on an unreachable
+    /// node does not count.
     batches: usize,
-    /// Whether a batch has started and takes the waiting jobs next.
+    /// All senders. Each has at most one connection.
+    senders: usize,
+    /// Whether a sender has started and takes the waiting jobs next.
     is_starting: bool,
+    /// The connections that no sender uses, the last used at the end.
+    idle: Vec<NodeConnection>,
 }
 
 impl Pipeline {
-    /// Creates a pipeline with at most `connections`. Call it on the thread that uses it: the pool
-    /// belongs to that thread's runtime.
+    /// Creates a pipeline with at most `connections`.
     pub(super) fn new(
         shared: Arc<Shared>,
         monitor: Arc<Monitor>,
-        connections: u32,
+        connections: usize,
     ) -> Arc<Pipeline> {
         Pipeline::with(shared, monitor, connections, None)
     }
@@ -96,18 +102,11 @@ impl Pipeline {
     fn with(
         shared: Arc<Shared>,
         monitor: Arc<Monitor>,
-        connections: u32,
+        connections: usize,
         turn: Option<Arc<Semaphore>>,
     ) -> Arc<Pipeline> {
-        let failed = Arc::new(watch::Sender::new(0));
-        let pool = bb8::Pool::builder()
-            .max_size(connections)
-            // No PING: it would double the round trips.
-            .test_on_check_out(false)
-            // The deadline of each call bounds the wait.
-            .retry_connection(false)
-            .build_unchecked(Connector::new(monitor.clone(), failed.clone()));
-        Arc::new(Pipeline { shared, monitor, pool, failed, queue: Mutex::default(), turn })
+        let (queue, returned) = (Mutex::default(), Notify::new());
+        Arc::new(Pipeline { shared, monitor, connections, queue, returned, turn })
     }
 
     /// Queues a job, and starts a batch if fewer than the maximum are in flight.
@@ -127,15 +126,71 @@ impl Pipeline {
         } else {
             queue.waiting.push_back(job)
         }
-        let batches_max = if self.turn.is_some() { 1 } else { BATCHES_MAX };
-        if queue.is_starting || queue.batches >= batches_max {
+        if queue.senders >= self.connections || !self.start(&mut queue) {
             return;
         }
-        queue.is_starting = true;
-        queue.batches += 1;
+        queue.senders += 1;
         drop(queue);
         // A task: one caller may be cancelled while the others wait.
-        tokio::spawn(Batches { pipeline: self.clone(), is_counted: true }.drive());
+        tokio::spawn(Sender { pipeline: self.clone(), is_counted: true, has_ended: false }.run());
+    }
+
+    /// Counts a sender that takes the waiting jobs next. Returns false if there is one already, or if
+    /// the most batches are in flight.
+    fn start(&self, queue: &mut JobQueue) -> bool {
+        let batches_max = if self.turn.is_some() { 1 } else { BATCHES_MAX };
+        let may_start = !queue.is_starting && queue.batches < batches_max;
+        if may_start {
+            queue.is_starting = true;
+            queue.batches += 1;
+        }
+        may_start
+    }
+
+    /// Returns an idle connection, or a new one. Fails immediately if the node becomes unreachable.
+    async fn connection(&self) -> Result<NodeConnection, RedisError> {
+        let connect = NodeConnection::connect(&self.monitor);
+        tokio::pin!(connect);
+        loop {
+            if let Some(idle) = self.idle() {
+                return Ok(idle);
+            }
+            tokio::select! {
+                made = &mut connect => return made,
+                () = self.returned.notified() => {}
+            }
+        }
+    }
+
+    /// Takes an idle connection that was made after the last lost one. If one connection breaks, the
+    /// others are usually dead too.
+    fn idle(&self) -> Option<NodeConnection> {
+        let epoch = self.monitor.epoch();
+        let mut queue = self.lock();
+        queue.idle.retain(|connection| connection.epoch >= epoch);
+        let mut connection = queue.idle.pop()?;
+        drop(queue);
+        if connection.socket.is_free() {
+            return Some(connection);
+        }
+        self.monitor.note_loss(connection.epoch);
+        None
+    }
+
+    /// Keeps a connection for the next batch, unless it is broken.
+    fn give_back(&self, mut connection: NodeConnection) {
+        if connection.is_broken {
+            return;
+        }
+        connection.used = monotonic();
+        let mut queue = self.lock();
+        let is_old = |idle: &NodeConnection| connection.used.duration_since(idle.used) > IDLE_MAX;
+        if queue.idle.first().is_some_and(is_old) {
+            queue.idle.remove(0);
+        }
+        queue.idle.push(connection);
+        drop(queue);
+        self.returned.notify_one();
     }
 
     /// Fails all waiting jobs, because the node is unreachable.
@@ -153,7 +208,7 @@ impl Pipeline {
     }
 
     /// Takes the jobs of the next batch; drops those whose call has ended.
-    fn take(&self) -> Vec<Job> {
+    fn take_batch(&self) -> Vec<Job> {
         let now = monotonic();
         let mut queue = self.lock();
         queue.is_starting = false;
@@ -163,9 +218,9 @@ impl Pipeline {
             queue.each = (queue.each * 7 + each) / 8;
         }
         let number = queue.first.len() + queue.waiting.len();
-        let (mut taken, mut cost) = (Vec::with_capacity(number.min(TAKE_MAX)), 0);
+        let (mut taken, mut cost) = (Vec::with_capacity(number.min(JOBS_MAX)), 0);
         // Half of a batch remains for the others, if there are any.
-        let most = if queue.waiting.is_empty() { TAKE_MAX } else { TAKE_MAX / 2 };
+        let most = if queue.waiting.is_empty() { JOBS_MAX } else { JOBS_MAX / 2 };
         // The batch of the last job. A part of it would overtake the rest on another connection.
         let mut batch = 0;
         while let Some(first) = queue.first.front()
@@ -178,7 +233,7 @@ impl Pipeline {
         while let Some(next) = queue.waiting.front() {
             cost += next.delivery.cost.micros();
             let is_full = match self.turn {
-                None => taken.len() >= TAKE_MAX && !next.follows(batch),
+                None => taken.len() >= JOBS_MAX && !next.follows(batch),
                 // The jobs of one call go together, since Redis reads a bounded number of bytes at
                 // a time and serves others in between. Background work may be split.
                 Some(_) if next.follows(batch) && !next.delivery.is_background() => false,
@@ -222,43 +277,65 @@ impl JobQueue {
         self.first.is_empty() && self.waiting.is_empty()
     }
 
-    /// Removes a batch from the count.
+    /// Removes a sender from the count of batches.
     fn leave(&mut self) {
         self.batches -= 1;
         self.is_starting = false;
     }
 }
 
-/// A sequence of batches on one connection slot.
-struct Batches {
+/// Sends batches, one after the other, each on a connection that no other sender uses meanwhile.
+struct Sender {
     pipeline: Arc<Pipeline>,
-    /// Whether it counts towards the pipeline's batches in flight.
+    /// Whether it counts towards the batches in flight.
     is_counted: bool,
+    /// Whether it counts no more towards the senders.
+    has_ended: bool,
 }
 
-impl Batches {
+impl Sender {
     /// Sends batches until no job waits.
-    async fn drive(mut self) {
+    async fn run(mut self) {
+        let pipeline = self.pipeline.clone();
         while self.goes_on() {
-            // Borrows the connection first: jobs that arrive until then join the batch.
-            let pipeline = self.pipeline.clone();
-            match connection::borrow(&pipeline.pool, &pipeline.monitor, &pipeline.failed).await {
-                Ok(mut connection) => self.send(&mut connection).await,
-                Err(error) => {
-                    pipeline.take().into_iter().for_each(|job| job.answer(Err(error.clone())));
+            // Has a connection first: jobs that arrive until then join the batch.
+            match pipeline.connection().await {
+                Ok(mut connection) => {
+                    self.send(&mut connection).await;
+                    pipeline.give_back(connection);
+                }
+                Err(_) if self.leave_to_others() => return,
+                Err(_) => {
+                    let down = pipeline.monitor.down();
+                    pipeline.take_batch().into_iter().for_each(|job| job.answer(Err(down.clone())));
                 }
             }
         }
     }
 
-    /// Whether jobs wait. If not, the next job starts new batches.
+    /// Whether jobs wait for this sender. If not, it ends, and the next job starts another one.
     fn goes_on(&mut self) -> bool {
-        let mut queue = self.pipeline.lock();
-        if self.is_counted && queue.is_empty() {
-            self.is_counted = false;
-            queue.leave();
+        let pipeline = self.pipeline.clone();
+        let mut queue = pipeline.lock();
+        let has_jobs = !queue.is_empty();
+        // A batch that hung does not count any more; then others may have started in place of it.
+        let goes_on = has_jobs && (self.is_counted || pipeline.start(&mut queue));
+        self.is_counted |= goes_on;
+        if !goes_on {
+            self.end(&mut queue);
         }
-        self.is_counted
+        goes_on
+    }
+
+    /// Ends after a failed connect if another sender takes the waiting jobs.
+    fn leave_to_others(&mut self) -> bool {
+        let pipeline = self.pipeline.clone();
+        let mut queue = pipeline.lock();
+        let has_others = queue.batches > 1;
+        if has_others {
+            self.end(&mut queue);
+        }
+        has_others
     }
 
     /// Sends one batch, and returns when it is answered.
@@ -268,7 +345,7 @@ impl Batches {
             Some(turn) => turn.acquire().await.ok(),
             None => None,
         };
-        let jobs = pipeline.take();
+        let jobs = pipeline.take_batch();
         if jobs.is_empty() {
             return;
         }
@@ -281,22 +358,32 @@ impl Batches {
         }
         // Only the jobs in flight wait for a hanging node. Release the slot for later jobs, and
         // fail the waiting ones.
-        self.release();
+        self.release(&mut pipeline.lock());
         drop(turn);
         pipeline.fail_waiting();
         exchange.await;
     }
 
-    /// Frees the slot of a batch that no longer counts.
-    fn release(&mut self) {
+    /// Does not count towards the batches in flight any more.
+    fn release(&mut self, queue: &mut JobQueue) {
         if take(&mut self.is_counted) {
-            self.pipeline.lock().leave();
+            queue.leave();
         }
+    }
+
+    /// Does not count any more.
+    fn end(&mut self, queue: &mut JobQueue) {
+        self.release(queue);
+        self.has_ended = true;
+        queue.senders -= 1;
     }
 }
 
-impl Drop for Batches {
+impl Drop for Sender {
     fn drop(&mut self) {
-        self.release();
+        if !self.has_ended {
+            let pipeline = self.pipeline.clone();
+            self.end(&mut pipeline.lock());
+        }
     }
 }

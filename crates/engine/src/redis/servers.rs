@@ -5,8 +5,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use redis::{RedisResult, aio::MultiplexedConnection, cmd};
+use redis::{RedisResult, cmd};
 use tokio::time::timeout;
+
+use super::socket::RedisSocket;
 
 /// The longest wait for the answer. It delays the next probe, so it is short.
 const ANSWER_MAX: Duration = Duration::from_millis(250);
@@ -38,7 +40,7 @@ impl ServerChannels {
     }
 
     /// Counts the servers on a node. `None` if Redis refuses or does not answer.
-    pub(super) async fn count(&self, socket: &mut MultiplexedConnection) -> Option<NodeServers> {
+    pub(super) async fn count(&self, socket: &mut RedisSocket) -> Option<NodeServers> {
         let mut asked = cmd("PUBSUB");
         asked.arg("CHANNELS").arg(&self.pattern);
         let channels = timeout(ANSWER_MAX, asked.query_async(socket)).await;

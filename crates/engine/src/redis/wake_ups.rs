@@ -13,7 +13,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{Hub, StoreState, address::Endpoint, bounded, node::Node, topology::Topology};
+use super::{Hub, StoreState, address::Endpoint, node::Node, socket, topology::Topology};
 
 /// The interval after which a silent connection gets a PING. The second constant limits the time of
 /// a PING and of a connect.
@@ -55,7 +55,7 @@ pub(super) async fn listen(topology: &Topology, hub: &Hub) {
 /// the Cluster stays down; it may be a replica, on which no server is counted.
 async fn follow(node: &Node, endpoint: &Endpoint, hub: &Hub) -> RedisResult<()> {
     let subscribed = async {
-        let (mut sink, messages) = bounded::subscribe(endpoint).await?.split();
+        let (mut sink, messages) = socket::subscribe(endpoint).await?.split();
         sink.subscribe(&**hub.channel()).await?;
         RedisResult::Ok((sink, messages))
     };

@@ -2,17 +2,17 @@
 //!
 //! They are asked on the monitor's own connection, and once on each new connection of a pipeline.
 
-use redis::{RedisResult, aio::MultiplexedConnection};
+use redis::RedisResult;
 use tokio::time::timeout;
 
 use super::{
     super::{
-        bounded::RedisSocket,
         evaluate::{self, ProbeRequest, Probed},
         marker::{Marker, Settlement},
         preflight::Preflight,
         shared::Redirect,
         skew::Reading,
+        socket::RedisSocket,
         source::CONNECT_TIMEOUT,
     },
     Monitor, PROBE_TIMEOUT, WARN_EVERY, lock,
@@ -110,7 +110,7 @@ impl Monitor {
     /// Connects and runs the preflight.
     async fn inspect(&self, epoch: u64) -> RedisResult<(RedisSocket, Preflight)> {
         let mut socket = self.source.connect(epoch, CONNECT_TIMEOUT).await?;
-        match redis::cmd("INFO").query_async::<String>(&mut *socket).await {
+        match redis::cmd("INFO").query_async::<String>(&mut socket).await {
             Ok(info) => Ok((socket, Preflight::parse(&info))),
             // The user may not run INFO.
             Err(error) if error.code() == Some("NOPERM") => {
@@ -127,7 +127,7 @@ impl Monitor {
     /// refuses writes, if it does. Fails if the connection does.
     pub(in super::super) async fn greet(
         &self,
-        socket: &mut MultiplexedConnection,
+        socket: &mut RedisSocket,
     ) -> RedisResult<Option<String>> {
         let asked = async {
             let preflight = still_there(socket, false).await?;
@@ -148,7 +148,7 @@ impl Monitor {
     /// Tries a write, and reads the node's clock and the marker of the store.
     pub(super) async fn try_write(
         &self,
-        socket: &mut MultiplexedConnection,
+        socket: &mut RedisSocket,
         settlement: Settlement<'_>,
     ) -> RedisResult<Inspection> {
         let Some((key, marker_key)) = self.probe_key() else { return Ok(Inspection::Fit) };
@@ -247,7 +247,7 @@ impl Monitor {
 
 /// Asks for id and role: the node may have become a replica, or have been one in between. With
 /// `policy` also for the eviction policy. Falls back to PING if INFO is not permitted.
-async fn still_there(socket: &mut MultiplexedConnection, policy: bool) -> RedisResult<Preflight> {
+async fn still_there(socket: &mut RedisSocket, policy: bool) -> RedisResult<Preflight> {
     let mut info = String::new();
     for section in ["replication", "memory"].iter().take(1 + usize::from(policy)) {
         match redis::cmd("INFO").arg(section).query_async::<String>(socket).await {
