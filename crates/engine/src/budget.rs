@@ -1,4 +1,4 @@
-//! The server's budget: a counter for each limit on what callers can make it hold.
+//! The server's budget: a counter for each limit on what callers can occupy.
 //!
 //! The code that enforces a limit calls [`note`] each time the limit refuses or ends
 //! something. [`report`] logs the counters that rose, at most once in `REPORT_EVERY`, so
@@ -41,7 +41,7 @@ const REPORT_EVERY: Duration = Duration::from_secs(10);
 /// Defines the limits, their names in the log, and how many there are.
 macro_rules! limits {
     ($($(#[$doc:meta])* $limit:ident => $name:literal),* $(,)?) => {
-        /// A limit on what callers can make the server hold.
+        /// A limit on what callers can occupy.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum ReachedLimit {
             $($(#[$doc])* $limit,)*
@@ -107,7 +107,7 @@ pub fn note(limit: ReachedLimit) {
     note_times(limit, 1);
 }
 
-/// Counts that a limit refused or ended so many things.
+/// Counts `times` things that a limit refused or ended.
 pub fn note_times(limit: ReachedLimit, times: u64) {
     COUNTS[limit as usize].fetch_add(times, Ordering::Relaxed);
 }

@@ -2,7 +2,7 @@
 //!
 //! Called through `Engine::maintain`. A step locks one shard, sweeps some segments of its tables
 //! and remembers the place where the next step continues. It drops at most 125 entries and ends
-//! after 250 µs, even if one partition holds a million expired entries. Steps rotate over the
+//! after 250 µs, even if one partition has a million expired entries. Steps rotate over the
 //! shards, with pauses, since calls need the processor too. Nothing here changes an outcome: a
 //! decision sees expired entries as absent.
 
@@ -151,7 +151,7 @@ impl Embedded {
         }
     }
 
-    /// Sweeps all shards at once, without a time limit. For tests and the simulation.
+    /// Sweeps all shards in one go, without a time limit. For tests and the simulation.
     pub fn sweep_all(&self) {
         for shard in 0..SHARDS {
             let mut next = Some(SweepPosition::default());
@@ -194,7 +194,7 @@ impl Embedded {
             };
         }
         if let Some(journal) = journal {
-            line_up(&mut tables.notes, journal);
+            line_up(&mut tables.buffer, journal);
         }
         // Hands the mutex to a waiting call before the next step takes it.
         MutexGuard::unlock_fair(tables);
@@ -237,7 +237,7 @@ fn sweep<S: Tabled>(
     budget: &mut Budget,
     bin: &mut Bin,
 ) -> SweptSegment {
-    let (table, notes) = S::table_and_notes(tables);
+    let (table, buffer) = S::table_and_buffer(tables);
     let looked = if part < table.parts() { table.part(part).len() } else { 0 };
     if looked > 0 {
         let gone = table.retain(part, |partition, state| {
@@ -263,10 +263,10 @@ fn sweep<S: Tabled>(
                 budget.spend(1);
             }
             if is_kept && is_vacant {
-                notes.changes.set_partition::<S>(partition);
-                notes.changes.clear(&[]);
+                buffer.changes.set_partition::<S>(partition);
+                buffer.changes.clear(&[]);
             } else if is_kept {
-                drain(state, partition, notes);
+                drain(state, partition, buffer);
             }
             !is_vacant
         });

@@ -14,7 +14,7 @@ use tollgate_core::time::monotonic;
 
 /// The time limit of connecting and greeting. An overloaded thread is late for each of the round
 /// trips; its calls that have time left wait for the connection. The probe finds a node that does
-/// not answer, and ends the attempt at once.
+/// not answer, and then ends the attempt immediately.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// A connection of a pipeline.
@@ -52,6 +52,6 @@ impl NodeConnection {
         let now = monotonic();
         connected
             .map(|socket| NodeConnection { socket, epoch, made: now, used: now, is_broken: false })
-            .inspect_err(|error| monitor.note_failed_connect(error))
+            .inspect_err(|error| monitor.record_failed_connect(error))
     }
 }

@@ -1,8 +1,8 @@
 //! A pipeline: sends the jobs of one thread to one node, in batches.
 //!
 //! `node` picks the pipeline of a job; `exchange` sends a batch. Each thread has its own pipelines
-//! to each node, with their own connections. A job on an idle pipeline is sent at once. Jobs that
-//! arrive while batches are in flight form the next batch. There is no timer, so the batch size
+//! to each node, with their own connections. A job on an idle pipeline is sent immediately. Jobs
+//! that arrive while batches are in flight form the next batch. There is no timer, so the batch size
 //! follows the load.
 //!
 //! A bulk pipeline has one batch in flight, with the jobs of one script call or of one caller's
@@ -10,13 +10,14 @@
 //!
 //! # Order and overload
 //! - Jobs that free capacity go first. They take at most half of a batch while others wait.
-//! - The others wait in a line for each namespace, and batches take from the lines in turn (`fair`).
-//! - A job is refused if `redis.queued_max` jobs of its kind wait: those that free capacity, or the
-//!   others. Each namespace has an equal share of the others. The only job of a call is also refused if its expected wait exceeds three quarters of
+//! - The others wait in a line for each namespace; batches serve the lines round robin (`fair`).
+//! - A job is rejected if `redis.queued_max` jobs of its kind wait, where jobs that free capacity are one
+//!   kind and all others the second. The places of the second kind are divided equally among the waiting
+//!   namespaces. The only job of a call is also rejected if its expected wait exceeds three quarters of
 //!   its time.
 //! - A job whose call has ended is dropped before it is sent.
-//! - If the node becomes unreachable, waiting jobs fail at once. Jobs in flight keep their
-//!   deadlines.
+//! - If the node becomes unreachable, waiting jobs fail immediately. Jobs in flight keep
+//!   their deadlines.
 
 use std::{
     collections::VecDeque,
@@ -57,8 +58,8 @@ pub(super) struct Pipeline {
     queue: Mutex<JobQueue>,
     /// Notified of each connection that becomes idle, for a sender that is connecting.
     returned: Notify,
-    /// For a bulk pipeline: a batch needs this permit while it is in flight.
-    turn: Option<Arc<Semaphore>>,
+    /// For a bulk pipeline: the permit that a batch needs while it is in flight.
+    permit: Option<Arc<Semaphore>>,
 }
 
 #[derive(Debug, Default)]
@@ -90,23 +91,23 @@ impl Pipeline {
         Pipeline::with(shared, monitor, connections, None)
     }
 
-    /// Creates a bulk pipeline. Pipelines with the same `turn` have one batch in flight together.
+    /// Creates a bulk pipeline. Pipelines with the same `permit` have one batch in flight together.
     pub(super) fn bulk(
         shared: Arc<Shared>,
         monitor: Arc<Monitor>,
-        turn: Arc<Semaphore>,
+        permit: Arc<Semaphore>,
     ) -> Arc<Pipeline> {
-        Pipeline::with(shared, monitor, BULK_CONNECTIONS, Some(turn))
+        Pipeline::with(shared, monitor, BULK_CONNECTIONS, Some(permit))
     }
 
     fn with(
         shared: Arc<Shared>,
         monitor: Arc<Monitor>,
         connections: usize,
-        turn: Option<Arc<Semaphore>>,
+        permit: Option<Arc<Semaphore>>,
     ) -> Arc<Pipeline> {
         let (queue, returned) = (Mutex::default(), Notify::new());
-        Arc::new(Pipeline { shared, monitor, connections, queue, returned, turn })
+        Arc::new(Pipeline { shared, monitor, connections, queue, returned, permit })
     }
 
     /// Queues a job, and starts a batch if fewer than the maximum are in flight.
@@ -115,11 +116,11 @@ impl Pipeline {
         job.ahead = queue.waiting.ahead(job.namespace);
         if queue.has_no_room(&job, self.shared.queued_max) {
             drop(queue);
-            return job.refuse();
+            return job.reject();
         }
         if job.sheds && queue.wait(&job) > job.time() * 3 / 4 {
             drop(queue);
-            return job.refuse();
+            return job.reject();
         }
         if job.delivery.frees_capacity() {
             queue.first.push_back(job)
@@ -138,7 +139,7 @@ impl Pipeline {
     /// Counts a sender that takes the waiting jobs next. Returns false if there is one already, or if
     /// the most batches are in flight.
     fn start(&self, queue: &mut JobQueue) -> bool {
-        let batches_max = if self.turn.is_some() { 1 } else { BATCHES_MAX };
+        let batches_max = if self.permit.is_some() { 1 } else { BATCHES_MAX };
         let may_start = !queue.is_starting && queue.batches < batches_max;
         if may_start {
             queue.is_starting = true;
@@ -148,11 +149,11 @@ impl Pipeline {
     }
 
     /// Returns an idle connection, or a new one. Fails immediately if the node becomes unreachable.
-    async fn connection(&self) -> Result<NodeConnection, RedisError> {
+    async fn acquire_connection(&self) -> Result<NodeConnection, RedisError> {
         let connect = NodeConnection::connect(&self.monitor);
         tokio::pin!(connect);
         loop {
-            if let Some(idle) = self.idle() {
+            if let Some(idle) = self.pop_idle() {
                 return Ok(idle);
             }
             tokio::select! {
@@ -162,9 +163,9 @@ impl Pipeline {
         }
     }
 
-    /// Takes an idle connection that was made after the last lost one. If one connection breaks, the
-    /// others are usually dead too.
-    fn idle(&self) -> Option<NodeConnection> {
+    /// Returns an idle connection that was made after the last lost one: if one connection breaks, the
+    /// others are usually dead, too.
+    fn pop_idle(&self) -> Option<NodeConnection> {
         let epoch = self.monitor.epoch();
         let mut queue = self.lock();
         queue.idle.retain(|connection| connection.epoch >= epoch);
@@ -173,12 +174,12 @@ impl Pipeline {
         if connection.socket.is_free() {
             return Some(connection);
         }
-        self.monitor.note_loss(connection.epoch);
+        self.monitor.record_loss(connection.epoch);
         None
     }
 
     /// Keeps a connection for the next batch, unless it is broken.
-    fn give_back(&self, mut connection: NodeConnection) {
+    fn push_idle(&self, mut connection: NodeConnection) {
         if connection.is_broken {
             return;
         }
@@ -202,12 +203,12 @@ impl Pipeline {
         first.into_iter().chain(waiting.drain()).for_each(|job| job.answer(Err(down.clone())));
     }
 
-    /// Locks the queue; never held over an `.await`.
+    /// Locks the queue. It is never locked across an `.await`.
     fn lock(&self) -> MutexGuard<'_, JobQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the jobs of the next batch; drops those whose call has ended.
+    /// Removes the jobs of the next batch from the queue; drops jobs whose call has ended.
     fn take_batch(&self) -> Vec<Job> {
         let now = monotonic();
         let mut queue = self.lock();
@@ -232,7 +233,7 @@ impl Pipeline {
         batch = 0;
         while let Some(next) = queue.waiting.front() {
             cost += next.delivery.cost.micros();
-            let is_full = match self.turn {
+            let is_full = match self.permit {
                 None => taken.len() >= JOBS_MAX && !next.follows(batch),
                 // The jobs of one call go together, since Redis reads a bounded number of bytes at
                 // a time and serves others in between. Background work may be split.
@@ -256,8 +257,7 @@ impl JobQueue {
         self.each * job.ahead as u32
     }
 
-    /// Whether as many jobs of this kind and namespace wait as may. Drops those whose call has ended
-    /// first.
+    /// Whether the most jobs of this kind and namespace wait, after dropping jobs whose call has ended.
     fn has_no_room(&mut self, job: &Job, queued_max: usize) -> bool {
         if job.delivery.frees_capacity() {
             if self.first.len() >= queued_max {
@@ -298,11 +298,11 @@ impl Sender {
     async fn run(mut self) {
         let pipeline = self.pipeline.clone();
         while self.goes_on() {
-            // Has a connection first: jobs that arrive until then join the batch.
-            match pipeline.connection().await {
+            // The connection comes first: jobs that arrive until then join the batch.
+            match pipeline.acquire_connection().await {
                 Ok(mut connection) => {
                     self.send(&mut connection).await;
-                    pipeline.give_back(connection);
+                    pipeline.push_idle(connection);
                 }
                 Err(_) if self.leave_to_others() => return,
                 Err(_) => {
@@ -341,8 +341,8 @@ impl Sender {
     /// Sends one batch, and returns when it is answered.
     async fn send(&mut self, connection: &mut NodeConnection) {
         let pipeline = self.pipeline.clone();
-        let turn = match &pipeline.turn {
-            Some(turn) => turn.acquire().await.ok(),
+        let permit = match &pipeline.permit {
+            Some(permit) => permit.acquire().await.ok(),
             None => None,
         };
         let jobs = pipeline.take_batch();
@@ -359,7 +359,7 @@ impl Sender {
         // Only the jobs in flight wait for a hanging node. Release the slot for later jobs, and
         // fail the waiting ones.
         self.release(&mut pipeline.lock());
-        drop(turn);
+        drop(permit);
         pipeline.fail_waiting();
         exchange.await;
     }

@@ -32,7 +32,7 @@ pub(super) struct NodeServers {
 
 impl ServerChannels {
     /// The channels that differ from `own` only behind its last colon.
-    pub(super) fn of(own: &Arc<str>) -> ServerChannels {
+    pub(super) fn new(own: &Arc<str>) -> ServerChannels {
         let (prefix, random) = own.rsplit_once(':').unwrap_or(("", own));
         // Of equal length, so that another server's key prefix is no part of it.
         let pattern = format!("{prefix}:{}", "?".repeat(random.len()));
@@ -55,7 +55,7 @@ impl ServerChannels {
 }
 
 /// Adds up the servers of all nodes. `None` if a node has not answered, and if this server is not
-/// among the servers: then its wake-ups, and perhaps those of others, are refused.
+/// among the servers: then Redis refuses its subscription, and perhaps the ones of others.
 pub(super) fn total(nodes: impl IntoIterator<Item = Option<NodeServers>>) -> Option<u32> {
     let mut total = NodeServers { servers: 0, has_own: false };
     for node in nodes {
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn the_pattern_has_the_length_of_a_channel() {
-        let channels = ServerChannels::of(&"a:b:hints:0123".into());
+        let channels = ServerChannels::new(&"a:b:hints:0123".into());
         assert_eq!(channels.pattern, "a:b:hints:????");
     }
 }

@@ -312,7 +312,7 @@ mod tests {
 
     use super::*;
 
-    /// A connection and its other end. Each direction takes so many bytes before they are read.
+    /// A connection and its other end. Each direction buffers up to `size` bytes.
     fn pair(size: usize) -> (RedisSocket, DuplexStream) {
         let (stream, redis) = duplex(size);
         let stream = BoundedStream { stream: Box::new(stream), replies: Replies::default() };

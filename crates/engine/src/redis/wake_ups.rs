@@ -61,7 +61,7 @@ async fn follow(node: &Node, endpoint: &Endpoint, hub: &Hub) -> RedisResult<()> 
     };
     let (mut sink, mut messages) = timeout(ANSWER_MAX, subscribed).await.map_err(silent)??;
     while node.monitor.is_up() {
-        // All received messages at once: the client of Redis queues them without a limit.
+        // All received messages in one go, since the client of Redis queues them without a limit.
         match timeout(PING_EVERY, unconstrained(messages.next())).await {
             Ok(Some(message)) => {
                 let number = str::from_utf8(message.get_payload_bytes()).ok();

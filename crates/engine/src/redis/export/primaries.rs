@@ -163,7 +163,7 @@ impl Primaries {
         {
             return Ok(0);
         }
-        let Slot(slot) = Slot::of(key);
+        let Slot(slot) = Slot::from_key(key);
         let has = |node: &Primary| {
             node.slots.iter().any(|(first, last)| (*first..=*last).contains(&slot))
         };

@@ -62,7 +62,7 @@ impl Monitor {
             probe.count = probe.count.wrapping_add(1);
             match still_there(socket, probe.count.is_multiple_of(POLICY_EVERY)).await {
                 Ok(preflight) => {
-                    if let Some(why) = self.note(preflight) {
+                    if let Some(why) = self.evaluate(preflight) {
                         return Ok(Inspection::Unfit(why));
                     }
                     if self.takes_writes() && !probe.count.is_multiple_of(WRITE_EVERY) {
@@ -72,13 +72,13 @@ impl Monitor {
                 }
                 Err(error) if error.code().is_some() => return Err(error),
                 // The connection broke: connect again.
-                Err(_) => self.note_loss(probe.epoch),
+                Err(_) => self.record_loss(probe.epoch),
             }
         }
         let epoch = self.epoch();
         (probe.epoch, probe.count) = (epoch, 0);
         let (mut socket, preflight) = self.inspect(epoch).await?;
-        if let Some(why) = self.note(preflight) {
+        if let Some(why) = self.evaluate(preflight) {
             return Ok(Inspection::Unfit(why));
         }
         let verdict = self.try_write(&mut socket, Settlement::None).await?;
@@ -87,13 +87,13 @@ impl Monitor {
     }
 
     /// Evaluates the answer of INFO. Returns the reason if the node must not be used.
-    fn note(&self, preflight: Preflight) -> Option<String> {
+    fn evaluate(&self, preflight: Preflight) -> Option<String> {
         if let Some(eviction) = preflight.eviction() {
             self.warn(&eviction);
         }
         let refusal = preflight.refusal(self.eviction);
         if refusal.is_none() {
-            self.note_leader(preflight.leader);
+            self.record_primary(preflight.leader);
         }
         refusal
     }
@@ -131,7 +131,7 @@ impl Monitor {
     ) -> RedisResult<Option<String>> {
         let asked = async {
             let preflight = still_there(socket, false).await?;
-            if self.note(preflight).is_some() {
+            if self.evaluate(preflight).is_some() {
                 return Ok(Inspection::Fit);
             }
             self.try_write(socket, Settlement::None).await
@@ -175,9 +175,9 @@ impl Monitor {
                     Some("MOVED" | "ASK" | "TRYAGAIN") => {
                         self.forget_probe_key();
                         if let (Some(router), Some(redirect)) =
-                            (self.shared.router(), Redirect::of(&error))
+                            (self.shared.router(), Redirect::from_error(&error))
                         {
-                            router.note_redirect(&redirect);
+                            router.record_redirect(&redirect);
                         }
                         return Ok(Inspection::Fit);
                     }
@@ -196,10 +196,10 @@ impl Monitor {
                 }
             };
             if !marker.is_empty() {
-                self.note_marker(Marker { key: marker_key.clone(), text: marker });
+                self.record_marker(Marker { key: marker_key.clone(), text: marker });
             }
             let reading = Reading { time, asked, answered: monotonic() };
-            let known = self.note_clock(&reading, ahead);
+            let known = self.record_clock(&reading, ahead);
             match refusal {
                 Some(Error::Refused(why)) => return Ok(Inspection::Refuses(why)),
                 _ if known <= ahead => return Ok(Inspection::Fit),
