@@ -112,7 +112,7 @@ pub fn note_times(limit: ReachedLimit, times: u64) {
     COUNTS[limit as usize].fetch_add(times, Ordering::Relaxed);
 }
 
-/// The refusal of a call that this limit turns away, counted.
+/// Counts a call that this limit rejects, and returns its error.
 pub fn overloaded(limit: ReachedLimit) -> Error {
     note(limit);
     Error::Overloaded

@@ -151,8 +151,8 @@ impl<T: Topic> Feeds<T> {
         let permit = self.engine.hub().watcher(read.partition())?;
         let deadline = deadline.min(monotonic() + READ_MAX);
         self.engine.admit()?;
-        let turn = timeout_at(deadline.into(), self.shared.readers.acquire()).await;
-        let _turn = turn.map_err(|_| budget::overloaded(ReachedLimit::Overload))?;
+        let reader = timeout_at(deadline.into(), self.shared.readers.acquire()).await;
+        let _reader = reader.map_err(|_| budget::overloaded(ReachedLimit::Overload))?;
         let (place, ready) = self.begin(&topic, start, deadline).await?;
         let seat = self.join(&topic, &place);
         Ok(Watcher::new(self.clone(), topic, place, ready, seat, permit))

@@ -32,7 +32,7 @@ use tollgate_core::{
     time::{Timestamp, monotonic},
 };
 
-/// A turn sweeps a quarter of the shards, so each shard is swept once a second.
+/// A pass sweeps a quarter of the shards, so each shard is swept once a second.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
 const QUARTER: usize = SHARDS.div_ceil(4);
 /// The most entries that a step drops.
@@ -43,7 +43,7 @@ const STEP_TIME: Duration = Duration::from_micros(250);
 /// The number of dropped entries after which the sweep pauses.
 const PAUSE_AFTER: usize = 1000;
 const PAUSE: Duration = Duration::from_millis(1);
-/// The most entries that a turn drops: 320,000 a second in all, which is more than calls can
+/// The most entries that a pass drops: 320,000 a second in all, which is more than calls can
 /// create. One pool gets a quarter of that; a busy pool also drops two expired tasks with each new
 /// one.
 const QUARTER_MAX: usize = 80_000;
@@ -124,7 +124,7 @@ impl Embedded {
         }
     }
 
-    /// Sweeps a quarter of the shards. Unfinished shards continue in the next turn where they
+    /// Sweeps a quarter of the shards. Unfinished shards continue in the next pass where they
     /// stopped.
     async fn sweep_quarter(&self, quarter: &[usize], places: &mut [SweepPosition]) {
         let mut unfinished: VecDeque<usize> = quarter.iter().copied().collect();

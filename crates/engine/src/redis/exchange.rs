@@ -77,7 +77,8 @@ impl Pipeline {
                 }
                 let OpenJobs { waiting, unmarked } = open;
                 if !unmarked.is_empty() {
-                    self.read_marker(connection, unmarked).await;
+                    // Boxed: rare, and the task of a batch stays small.
+                    Box::pin(self.read_marker(connection, unmarked)).await;
                 }
                 // The node is a replica now: reconnect to find its successor.
                 if is_read_only && connection.made.elapsed() > YOUNG {

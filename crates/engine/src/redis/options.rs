@@ -45,8 +45,8 @@ pub struct RedisOptions {
     pub answer_timeout: Duration,
     /// The prefix of every key.
     pub key_prefix: String,
-    /// The number of servers on this Redis, 1 to 1000. The fallback of each grants
-    /// its part of the configured numbers.
+    /// The number of servers on this Redis, 1 to 1000. The fallback of each server grants the
+    /// configured numbers divided by this number.
     pub replicas: u32,
     /// Lua that sets `now` in place of Redis's clock, for tests that step the time. `None` in
     /// production.

@@ -150,15 +150,18 @@ impl Pipeline {
 
     /// Returns an idle connection, or a new one. Fails immediately if the node becomes unreachable.
     async fn acquire_connection(&self) -> Result<NodeConnection, RedisError> {
-        let connect = NodeConnection::connect(&self.monitor);
-        tokio::pin!(connect);
+        if let Some(idle) = self.pop_idle() {
+            return Ok(idle);
+        }
+        // Boxed: the task of a batch stays small, since most batches find an idle connection.
+        let mut connect = Box::pin(NodeConnection::connect(&self.monitor));
         loop {
-            if let Some(idle) = self.pop_idle() {
-                return Ok(idle);
-            }
             tokio::select! {
                 made = &mut connect => return made,
                 () = self.returned.notified() => {}
+            }
+            if let Some(idle) = self.pop_idle() {
+                return Ok(idle);
             }
         }
     }

@@ -38,7 +38,7 @@ use tollgate_telemetry::line_pace::LinePace;
 
 /// The space for each read, in bytes.
 const READ_SIZE: usize = 16 << 10;
-/// The largest buffer of replies that a connection keeps for its next exchange, in bytes.
+/// The largest buffer of commands or replies that a connection keeps for its next exchange, in bytes.
 const BUFFER_MAX: usize = 256 << 10;
 
 /// Limits the lines about closed connections: a Redis can repeat such a reply.
@@ -172,6 +172,7 @@ impl RedisSocket {
         let is_written = self.written == self.unwritten.len();
         if is_written {
             self.unwritten.clear();
+            self.unwritten.shrink_to(BUFFER_MAX);
             self.written = 0;
             // Pending, it is called again once the rest of a TLS record can be written.
             let _ = Pin::new(&mut self.stream).poll_flush(cx)?;

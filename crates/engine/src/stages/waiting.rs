@@ -272,10 +272,10 @@ where
                     yield_now().await;
                     continue;
                 }
-                turn => {
+                proceed => {
                     self.may_be_queued = false;
                     return match tries.leaves_by {
-                        Some(_) if turn != Proceed::Now => Err(Error::Ending),
+                        Some(_) if proceed != Proceed::Now => Err(Error::Ending),
                         _ => Ok(outcome),
                     };
                 }
