@@ -7,14 +7,14 @@
 //! - `tables`: the state of a shard
 //! - `executor`, `batch`: run decisions; `journal`, `store`: the queue of their changes and its files
 //! - `open`, `load`: read the data directory at start
-//! - `listing`, `namespaces`, `names`: list partitions; `quota`: counts what namespaces hold
+//! - `listing`, `namespaces`, `names`: list partitions; `quota`: counts the entries of namespaces
 //! - `sweep`: drops expired entries; `ceiling`: refuses new names above `memory_max`
 //! - `export`: the data directory for exports and imports
 //!
 //! # Guarantees
-//! - Decisions on one shard run one after the other. Its mutex is never held over an `.await`.
+//! - Decisions on one shard run one after the other. Its mutex is never locked across an `.await`.
 //! - Time is read under the mutex, so it never runs backwards within a partition.
-//! - No hold of a mutex grows with the number of partitions. Listings and sweeps work in steps, and
+//! - No critical section gets longer as partitions are added. Listings and sweeps work in steps, and
 //!   tables grow in steps (`crates/core/src/collections/incremental_map.rs`).
 //! - A decision sees expired leases as ended. The sweep only frees their memory, and looks at every
 //!   partition about once a second.
@@ -81,7 +81,7 @@ pub struct Embedded {
     hub: Arc<Hub>,
     /// The partitions of the namespaces other than the default one.
     namespaces: Namespaces,
-    /// What the namespaces hold, if that is limited.
+    /// The entries of each namespace, if they are limited.
     counts: QuotaCounts,
     /// Persists changes; `None` without a data directory.
     journal: Option<Journal>,
@@ -127,13 +127,13 @@ impl Embedded {
         self
     }
 
-    /// Sets the limits on what callers can make the engine hold.
+    /// Sets the limits on the memory and names that callers can occupy.
     pub fn with_limits(self, limits: &CallerLimits) -> Embedded {
         self.set_limits(limits);
         self
     }
 
-    /// Changes the limits on what callers can make the engine hold.
+    /// Changes the limits on the memory and names that callers can occupy.
     pub(super) fn set_limits(&self, limits: &CallerLimits) {
         self.hub.set_limits(limits);
         if let Some(journal) = &self.journal {

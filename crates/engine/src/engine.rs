@@ -412,8 +412,8 @@ impl Engine {
         }
     }
 
-    /// Changes the limits on what callers can make the engine hold, also while calls run. What is
-    /// held above a lower limit stays until it ends.
+    /// Changes the limits on what callers can occupy, also while calls run. What exceeds a lower limit
+    /// stays until it ends.
     pub fn set_limits(&self, limits: &CallerLimits) {
         match self {
             Engine::Embedded(engine) => engine.set_limits(limits),
@@ -445,7 +445,7 @@ impl Engine {
         }
     }
 
-    /// Counts what limited namespaces hold; never completes. `decision` creates the decision that
+    /// Counts the entries of limited namespaces; never completes. `decision` creates the decision that
     /// counts the leases and queued tasks of a partition. Does nothing on the embedded engine, whose
     /// counts are exact.
     pub async fn count<D>(&self, decision: impl Fn(Name) -> D)
@@ -548,7 +548,7 @@ impl Engine {
 
     /// The number of script calls for merged decisions of this kind; 0 on the embedded engine.
     pub fn script_calls<D: Joined>(&self) -> u64 {
-        Coalescer::<D>::of(self.hub()).script_calls()
+        Coalescer::<D>::lookup(self.hub()).script_calls()
     }
 
     /// The number of servers on the same Redis with the same key prefix, this one included. Counted

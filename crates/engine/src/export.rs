@@ -99,7 +99,7 @@ impl Store {
         }
     }
 
-    /// Whether the store holds no state. Fails if an earlier import was not finished.
+    /// Whether the store contains no state. Fails if an earlier import was not finished.
     pub async fn is_empty(&mut self) -> Result<bool, Failure> {
         match self {
             Store::Directory(directory) => directory.is_empty(),

@@ -55,7 +55,7 @@ const FEED_PAGE: usize = 1000;
 const OWN_PAGE: usize = 128;
 /// The most watchers of one kind that read the store at a time.
 const READERS_MAX: usize = 8;
-/// The events that all rings of one kind hold together. A single ring holds `RING_MAX` at most, and
+/// The events that all rings of one kind contain together. A single ring contains `RING_MAX` at most, and
 /// `RING_MIN` however many rings there are.
 const RINGS_MAX: usize = 1 << 20;
 const RING_MAX: usize = 1 << 14;
@@ -128,12 +128,12 @@ pub(crate) async fn watch<T: Topic>(
     start: Start,
     deadline: Instant,
 ) -> Result<Watcher<T>, Error> {
-    Feeds::of(engine).watch(topic, start, deadline).await
+    Feeds::lookup(engine).watch(topic, start, deadline).await
 }
 
 impl<T: Topic> Feeds<T> {
-    /// The feeds of an engine.
-    fn of(engine: &Arc<Engine>) -> Arc<Feeds<T>> {
+    /// Returns the feeds of an engine.
+    fn lookup(engine: &Arc<Engine>) -> Arc<Feeds<T>> {
         let create =
             || SharedFeeds { feeds: Mutex::default(), readers: Semaphore::new(READERS_MAX) };
         let shared = engine.hub().by_type(|| Arc::<SharedFeeds<T>>::new(create())).clone();
@@ -151,8 +151,8 @@ impl<T: Topic> Feeds<T> {
         let permit = self.engine.hub().watcher(read.partition())?;
         let deadline = deadline.min(monotonic() + READ_MAX);
         self.engine.admit()?;
-        let turn = timeout_at(deadline.into(), self.shared.readers.acquire()).await;
-        let _turn = turn.map_err(|_| budget::overloaded(ReachedLimit::Overload))?;
+        let reader = timeout_at(deadline.into(), self.shared.readers.acquire()).await;
+        let _reader = reader.map_err(|_| budget::overloaded(ReachedLimit::Overload))?;
         let (place, ready) = self.begin(&topic, start, deadline).await?;
         let seat = self.join(&topic, &place);
         Ok(Watcher::new(self.clone(), topic, place, ready, seat, permit))

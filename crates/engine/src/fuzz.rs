@@ -31,7 +31,7 @@ pub fn entries(input: &[u8]) {
         rest = more;
     }
     for (part, value) in &entries {
-        if let Ok(Some(line)) = Line::of(*kind, b"partition", part, value) {
+        if let Ok(Some(line)) = Line::from_entry(*kind, b"partition", part, value) {
             let _ = line.check();
             let _ = line.record(&mut Changes::default());
         }

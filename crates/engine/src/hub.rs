@@ -207,7 +207,7 @@ impl Registration {
         self.number
     }
 
-    /// Returns at the next wake-up; at once if one has arrived since the last return.
+    /// Returns at the next wake-up; immediately if one has arrived since the last return.
     pub async fn woken(&self) {
         self.wake_ups.notified().await;
     }

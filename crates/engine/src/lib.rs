@@ -20,7 +20,7 @@
 //! - An [`Error`] means that the call was not decided; a refusal is an outcome. After
 //!   [`Error::Unavailable`], [`Error::Refused`] and [`Error::Overloaded`] the decision was
 //!   certainly not executed. After [`Error::DeadlineExceeded`] its fate is unknown.
-//! - Caches hold refusals only. Nothing is granted without a decision of the store or of the
+//! - Caches contain refusals only. Nothing is granted without a decision of the store or of the
 //!   fallback.
 //!
 //! [`Decision`]: tollgate_core::Decision

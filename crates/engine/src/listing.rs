@@ -27,7 +27,7 @@ pub struct PartitionPage {
 /// A position in a capability's listing: directly after this partition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionCursor {
-    /// The time of the partition's last note in the index of Redis, in µs. 0 on the embedded
+    /// The time of the partition's last registration in the index of Redis, in µs. 0 on the embedded
     /// engine, where the order is by name.
     pub noted: u64,
     /// The name of the partition.

@@ -10,9 +10,9 @@
 //! - `node`, `monitor`, `preflight`, `primary_id`, `skew`: a node; its health, preflight, primary
 //!   id, and the token lead over its clock
 //! - `marker`, `loss`: how a loss of the store's data is recognised, reported and accepted
-//! - `job`, `fair`, `pipeline`, `exchange`, `connection`, `bounded`, `evaluate`, `shared`: the pipelines,
+//! - `job`, `fair`, `pipeline`, `exchange`, `connection`, `socket`, `evaluate`, `shared`: the pipelines,
 //!   and replica acknowledgement
-//! - `index`, `listing`, `round`, `wake_ups`: the index of partitions for listings and the sweeper,
+//! - `index`, `round`, `wake_ups`: the index of partitions for listings and the sweeper,
 //!   and wake-ups; `servers` counts the servers by the channels of their wake-ups
 //! - `names`: listings of names that no index has
 //! - `quota`, `name_scan`: the limits of namespaces on names, leases and queued tasks
@@ -23,7 +23,7 @@
 //!   decision: it was never written to a socket, or the node said so. Once written without a reply,
 //!   its fate is unknown ([`Error::DeadlineExceeded`]).
 //! - Only a repeatable decision is sent a second time, once, after its connection broke.
-//! - While a node is known to be unreachable, its calls fail at once. A probe every 250 ms finds
+//! - While a node is known to be unreachable, its calls fail immediately. A probe every 250 ms finds
 //!   out when it is back.
 //! - At most `calls_max` calls are in flight, and namespaces share them (`in_flight`). Decisions that
 //!   free capacity are exempt.
@@ -36,7 +36,6 @@
 //! written to a socket, and a redirect counts as not executed.
 
 pub mod address;
-mod bounded;
 mod cluster;
 mod connection;
 mod evaluate;
@@ -47,7 +46,6 @@ pub(super) mod fuzz;
 mod in_flight;
 pub(super) mod index;
 mod job;
-mod listing;
 mod loss;
 mod map;
 mod marker;
@@ -65,6 +63,7 @@ mod servers;
 mod shared;
 mod skew;
 mod slot;
+mod socket;
 mod source;
 mod topology;
 mod wake_ups;
@@ -91,9 +90,8 @@ use crate::budget::CallerLimits;
 use evaluate::Scripts;
 pub use export::{Keyspace, unfinished_import};
 use in_flight::CallsInFlight;
-use index::Index;
+use index::{Index, SentRegistration};
 use job::{Job, JobAnswer, JobDelivery, Pending};
-use listing::Noting;
 pub use marker::{LossState, OnStoreLoss, StoreLoss, is_store_id};
 use node::Plan;
 pub use options::RedisOptions;
@@ -119,7 +117,7 @@ pub struct Redis {
     /// The state that all pipelines share.
     shared: Arc<Shared>,
     calls: CallsInFlight,
-    /// The index notes that this server has sent recently.
+    /// The registrations in the index that this server has sent recently.
     index: Index,
     /// The registry of waiting calls and watchers.
     hub: Arc<Hub>,
@@ -150,7 +148,7 @@ impl Redis {
         self
     }
 
-    /// Sets the limits on what callers can make the engine hold.
+    /// Sets the limits on the memory and names that callers can occupy.
     pub fn with_limits(self, limits: &CallerLimits) -> Redis {
         self.hub.set_limits(limits);
         self
@@ -172,7 +170,7 @@ impl Redis {
             probe_key: format!("{}:probe", options.key_prefix),
             markers: options.markers(),
             marker_key: options.marker_key(),
-            servers: ServerChannels::of(hub.channel()),
+            servers: ServerChannels::new(hub.channel()),
         });
         let plan = Plan {
             shared: shared.clone(),
@@ -231,7 +229,7 @@ impl Redis {
         pending
     }
 
-    /// Executes a decision, with its index note in the same round trip if one is needed.
+    /// Executes a decision, and registers its partition in the same round trip if necessary.
     pub(super) async fn run<D: Decision>(
         &self,
         decision: &D,
@@ -249,7 +247,7 @@ impl Redis {
         deadline: Instant,
     ) -> Result<D::Outcome, Error> {
         self.check()?;
-        let (partition, delivery) = (decision.partition(), JobDelivery::of(decision));
+        let (partition, delivery) = (decision.partition(), JobDelivery::for_decision(decision));
         // Decisions that free capacity are not refused for lack of it.
         let is_counted = delivery.priority == Priority::Call;
         let namespace = fair::line_of(partition);
@@ -259,28 +257,28 @@ impl Redis {
         let epoch = self.epoch();
         let sent = (ALONE, quotas.is_limited(0), namespace);
         let pending = self.send_decision(decision, delivery, sent, deadline);
-        let note = self
+        let registration = self
             .index
             .due(partition, (D::PROPERTIES.listing)(decision), epoch)
-            .map(|note| self.note::<D>(partition, note, deadline));
+            .map(|registration| self.register::<D>(partition, registration, deadline));
         let answer = pending.wait().await;
-        if let Some(note) = note {
-            self.noted([(partition, note)], epoch).await;
+        if let Some(registration) = registration {
+            self.record_registrations([(partition, registration)], epoch).await;
         }
         let answer = answer.map_err(|error| evaluate::named(decision, error))?;
         if answer.repeated {
-            self.note_again(slice::from_ref(decision), deadline).await;
+            self.register_again(slice::from_ref(decision), deadline).await;
         }
         let outcome = quotas.settle::<D>(0, settled(decision, answer))?;
-        // Granted leases that end before the scheduled look need a second note.
+        // Granted leases that end before the scheduled visit need a second registration.
         let sooner = (D::PROPERTIES.ends_sooner)(decision, &outcome);
         if let Some(length) = sooner {
-            self.note_sooner::<D>(partition, length, deadline).await;
+            self.register_sooner::<D>(partition, length, deadline).await;
         }
         Ok(outcome)
     }
 
-    /// Executes decisions of one kind, with their index notes. Fails as a whole only before
+    /// Executes decisions of one kind, and registers their partitions. Fails as a whole only before
     /// anything is sent.
     pub(super) async fn run_all<D: Decision>(
         &self,
@@ -302,14 +300,15 @@ impl Redis {
         deadline: Instant,
     ) -> Batch<D::Outcome> {
         self.check()?;
-        let deliveries: Vec<JobDelivery> = decisions.iter().map(JobDelivery::of).collect();
+        let deliveries: Vec<JobDelivery> =
+            decisions.iter().map(JobDelivery::for_decision).collect();
         let is_counted = deliveries.iter().any(|one| one.priority == Priority::Call);
         let namespace = decisions.first().map_or(0, |first| fair::line_of(first.partition()));
         let _call = is_counted.then(|| self.calls.enter(namespace)).transpose()?;
         let mut quotas = self.quotas(decisions, deadline).await;
         let epoch = self.epoch();
         let admitted = (0..).zip(decisions).filter(|(index, _)| quotas.check(*index).is_ok());
-        let unnoted = self.unnoted(admitted.map(|(_, decision)| decision), epoch);
+        let unregistered = self.unregistered(admitted.map(|(_, decision)| decision), epoch);
         let in_bulk = Cost::are_bulk(deliveries.iter().map(|one| one.cost));
         // In order: an earlier task of a batch is queued before a later one.
         let batch = self.shared.next_batch();
@@ -322,9 +321,11 @@ impl Redis {
                 self.send_decision(decision, delivery, sent, deadline)
             }));
         }
-        let notes: Vec<(&[u8], Noting)> = unnoted
+        let registrations: Vec<(&[u8], SentRegistration)> = unregistered
             .into_iter()
-            .map(|(partition, note)| (partition, self.note::<D>(partition, note, deadline)))
+            .map(|(partition, registration)| {
+                (partition, self.register::<D>(partition, registration, deadline))
+            })
             .collect();
         let (mut outcomes, mut again) = (Vec::with_capacity(decisions.len()), false);
         for (index, (pending, decision)) in pending.into_iter().zip(decisions).enumerate() {
@@ -338,13 +339,13 @@ impl Redis {
             });
             outcomes.push(quotas.settle::<D>(index, outcome));
         }
-        self.noted(notes, epoch).await;
+        self.record_registrations(registrations, epoch).await;
         if again {
-            self.note_again(decisions, deadline).await;
+            self.register_again(decisions, deadline).await;
         }
         let epoch = self.epoch();
-        let sooner = self.note_all_sooner(decisions, &outcomes, (deadline, epoch));
-        self.noted(sooner, epoch).await;
+        let sooner = self.register_all_sooner(decisions, &outcomes, (deadline, epoch));
+        self.record_registrations(sooner, epoch).await;
         Ok(outcomes)
     }
 

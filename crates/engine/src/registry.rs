@@ -1,4 +1,4 @@
-//! The registry of capabilities: the states that stores hold.
+//! The registry of capabilities: the states that stores contain.
 //!
 //! The tables of a shard, their sweep, the load of a data directory, and the export and import of a
 //! Redis derive from these lists. The lines of an export file are listed in `export/line.rs`.

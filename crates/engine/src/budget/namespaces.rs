@@ -83,7 +83,7 @@ pub(super) struct NamespaceCounts {
     pub(super) refused: RefusedCalls,
 }
 
-/// Something that a namespace holds; counted until it is dropped.
+/// A resource that a namespace occupies; counted until it is dropped.
 #[derive(Debug)]
 pub struct Held {
     counts: Arc<NamespaceCounts>,
@@ -140,7 +140,7 @@ impl NamespaceBudget {
         let mut used = self.used();
         used.retain(|(_, used)| {
             used.limits.total_max(total).is_some()
-                && used.counts.tallies.of(total).lock().is_wanted(now)
+                && used.counts.tallies.tally(total).lock().is_wanted(now)
         });
         used
     }
@@ -195,7 +195,7 @@ impl KnownNamespaces {
             // A total without a limit is never counted, so its request for a count would never end.
             let unlimited = |total: &Total| limits.total_max(*total).is_none();
             for total in Total::ALL.into_iter().filter(unlimited) {
-                counts.tallies.of(total).lock().forget();
+                counts.tallies.tally(total).lock().forget();
             }
             Arc::new(NamespaceUse { limits, servers, counts })
         });
@@ -290,7 +290,7 @@ impl NamespaceUse {
     /// Whether more than half of the limit on a total in Redis is used, by the last count and the
     /// additions of this server.
     pub fn is_scarce(&self, total: Total) -> bool {
-        let used = || self.counts.tallies.of(total).lock().used(self.servers);
+        let used = || self.counts.tallies.tally(total).lock().used(self.servers);
         self.limits.total_max(total).is_some_and(|(_, most)| 2 * used() > most)
     }
 
@@ -298,38 +298,38 @@ impl NamespaceUse {
     /// since then leave room. Fails with [`Error::NamespaceLimit`], which is not counted as a refusal.
     pub fn add(&self, total: Total) -> Result<Added, Error> {
         let (limit, value) = self.limits.total_max(total).unwrap_or(("", u64::MAX));
-        let added = self.counts.tallies.of(total).lock().add(value, self.servers);
+        let added = self.counts.tallies.tally(total).lock().add(value, self.servers);
         added.ok_or(Error::NamespaceLimit { limit, value, retry: RETRY })
     }
 
     /// Adds bytes in Redis under the same condition. They count until the next count.
     pub fn add_bytes(&self, bytes: u64) -> Result<(), Error> {
         let Some(value) = self.limits.bytes_max else { return Ok(()) };
-        let mut tally = self.counts.tallies.of(Total::Bytes).lock();
+        let mut tally = self.counts.tallies.tally(Total::Bytes).lock();
         match tally.add_many(bytes, value, self.servers) {
             Some(_) => Ok(()),
             None => Err(self.exceeded("bytes_max", value, RETRY)),
         }
     }
 
-    /// Takes back one that was added, but that the store does not hold.
+    /// Subtracts one that was added, but is not in the store.
     pub fn remove(&self, total: Total, added: Added) {
-        self.counts.tallies.of(total).lock().remove(added);
+        self.counts.tallies.tally(total).lock().remove(added);
     }
 
     /// The result of the last count of a total in Redis; 0 before the first one.
     pub fn counted(&self, total: Total) -> u64 {
-        self.counts.tallies.of(total).lock().counted()
+        self.counts.tallies.tally(total).lock().counted()
     }
 
     /// Begins a count of a total in Redis.
     pub fn begin(&self, total: Total) {
-        self.counts.tallies.of(total).lock().begin();
+        self.counts.tallies.tally(total).lock().begin();
     }
 
     /// Ends the count that has begun last.
     pub fn end(&self, total: Total, counted: u64) {
-        self.counts.tallies.of(total).lock().end(counted);
+        self.counts.tallies.tally(total).lock().end(counted);
     }
 
     fn hold(
@@ -357,11 +357,11 @@ impl NamespaceUse {
         self.counts.start.elapsed().as_nanos() as u64
     }
 
-    /// Takes one call of this server's share of the calls per second: a bucket that holds the calls
+    /// Pays for one call from this server's quota of the calls per second: a token bucket with the calls
     /// of one second.
     fn pay(&self, rate: u32) -> Result<(), Error> {
         let price = self.price(rate);
-        // A share below one call a second still allows one call.
+        // A quota below one call a second still allows one call.
         let burst = (BURST.as_nanos() as u64).max(price);
         let now = self.now();
         let paid = self.counts.paid.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |paid| {

@@ -71,7 +71,7 @@ pub struct Added {
 }
 
 impl Tallies {
-    pub(super) fn of(&self, total: Total) -> &Mutex<Tally> {
+    pub(super) fn tally(&self, total: Total) -> &Mutex<Tally> {
         &self.0[total as usize]
     }
 
@@ -82,18 +82,18 @@ impl Tallies {
 }
 
 impl Tally {
-    /// Adds one, if the share of this server is not used up: `servers` share the room that the last
-    /// count has left.
+    /// Adds one, unless this server has used its part of the room that the last count has left, which is
+    /// divided among `servers`.
     pub(super) fn add(&mut self, most: u64, servers: u32) -> Option<Added> {
         self.add_many(1, most, servers)
     }
 
     /// Adds `more` under the same condition.
     pub(super) fn add_many(&mut self, more: u64, most: u64, servers: u32) -> Option<Added> {
-        let share = more.saturating_mul(servers.max(1).into());
+        let reserved = more.saturating_mul(servers.max(1).into());
         let is_one = more == 1;
         let used = self.used(servers);
-        if used >= most || !is_one && used.saturating_add(share) > most {
+        if used >= most || !is_one && used.saturating_add(reserved) > most {
             return None;
         }
         self.added += more;
@@ -108,7 +108,7 @@ impl Tally {
         self.counted.saturating_add(self.added.saturating_mul(servers.into()))
     }
 
-    /// Takes back one that was added, but that the store does not hold. Counts that began after it
+    /// Subtracts one that was added, but is not in the store. Counts that began after it
     /// was added do not contain it.
     pub(super) fn remove(&mut self, added: Added) {
         self.added -= u64::from(added.begun >= self.base).min(self.added);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_taken_leaves_the_count_that_has_it() {
+    fn a_removed_entry_is_subtracted_only_from_counts_that_contain_it() {
         let mut tally = Tally::default();
         let before = tally.add(10, 1).unwrap();
         tally.begin();

@@ -37,7 +37,7 @@ impl NamespaceBudget {
                 let now = |count: &AtomicU64| Some(count.load(Ordering::Relaxed));
                 // Redis is counted while a limit is near; the embedded engine counts by itself.
                 let total =
-                    |total| Some(counts.tallies.of(total).lock().counted()).filter(|it| *it > 0);
+                    |total| Some(counts.tallies.tally(total).lock().counted()).filter(|it| *it > 0);
                 let counted = [
                     ("calls_per_second", None, limits.calls_per_second),
                     ("in_flight_max", now(&counts.in_flight), limits.in_flight_max),

@@ -19,7 +19,7 @@ use super::{
     Embedded,
     journal::{Journal, Seen},
     memory_full,
-    tables::{Notes, Sharded, Tabled, Tables},
+    tables::{ChangeBuffer, Sharded, Tabled, Tables},
 };
 use tollgate_core::{
     Decision, State,
@@ -174,17 +174,17 @@ impl Embedded {
     {
         let tag = D::State::tag(decision.partition());
         let journal = self.journal();
-        let (table, notes) = D::State::table_and_notes(tables);
+        let (table, buffer) = D::State::table_and_buffer(tables);
         let (outcome, event) = match table.get_mut(decision.partition()) {
             Some(state) if self.is_full() && (D::PROPERTIES.is_new)(decision, state, now) => {
-                return (Err(memory_full()), notes.seen());
+                return (Err(memory_full()), buffer.seen());
             }
             Some(state) => {
                 let counted = match self.count(decision, state, true, now) {
                     Ok(counted) => counted,
-                    Err(error) => return (Err(error), notes.seen()),
+                    Err(error) => return (Err(error), buffer.seen()),
                 };
-                let decided = self.apply(decision, state, journal.map(|_| &mut *notes), now);
+                let decided = self.apply(decision, state, journal.map(|_| &mut *buffer), now);
                 self.settle(counted.as_ref(), decision.partition(), Some(state));
                 decided
             }
@@ -195,9 +195,9 @@ impl Embedded {
                 }
                 let counted = match self.count(decision, &state, false, now) {
                     Ok(counted) => counted,
-                    Err(error) => return (Err(error), notes.seen()),
+                    Err(error) => return (Err(error), buffer.seen()),
                 };
-                let decided = self.apply(decision, &mut state, journal.map(|_| &mut *notes), now);
+                let decided = self.apply(decision, &mut state, journal.map(|_| &mut *buffer), now);
                 let partition = decision.partition();
                 // An empty state is not stored, so its changes are dropped.
                 let is_stored = if state.is_vacant(now) {
@@ -214,10 +214,10 @@ impl Embedded {
                 );
                 match is_stored {
                     Ok(true) => table.add(partition.into(), state),
-                    Ok(false) => notes.changes.forget(),
+                    Ok(false) => buffer.changes.forget(),
                     Err(error) => {
-                        notes.changes.forget();
-                        return (Err(error), notes.seen());
+                        buffer.changes.forget();
+                        return (Err(error), buffer.seen());
                     }
                 }
                 decided
@@ -243,24 +243,24 @@ impl Embedded {
         }
     }
 
-    /// Decides on a state. With `notes`, collects the changes of the state: the head if it differs, and
+    /// Decides on a state. With `buffer`, collects the changes of the state: the head if it differs, and
     /// the changed parts.
     fn apply<D>(
         &self,
         decision: &D,
         state: &mut D::State,
-        notes: Option<&mut Notes>,
+        buffer: Option<&mut ChangeBuffer>,
         now: Timestamp,
     ) -> (D::Outcome, Option<Produced<D::State>>)
     where
         D: Decision<State: Tabled>,
     {
-        let Some(notes) = notes else {
+        let Some(buffer) = buffer else {
             let outcome = decision.decide(state, now);
             self.wake(state);
             return (outcome, state.take_event());
         };
-        let [before, after] = &mut notes.heads;
+        let [before, after] = &mut buffer.heads;
         before.clear();
         after.clear();
         state.head(before);
@@ -272,14 +272,14 @@ impl Embedded {
         let event = state.take_event();
         self.wake(state);
         state.head(after);
-        notes.changes.set_partition::<D::State>(decision.partition());
+        buffer.changes.set_partition::<D::State>(decision.partition());
         if before != after {
-            notes.changes.head(after);
+            buffer.changes.head(after);
             if D::State::RESERVES && self.journal().is_some_and(Journal::reserves) {
                 state.reserve_ahead(now);
             }
         }
-        state.drain(&mut notes.changes);
+        state.drain(&mut buffer.changes);
         (outcome, event)
     }
 
@@ -296,17 +296,17 @@ impl Embedded {
 }
 
 /// Queues the collected changes, if there are any. Returns the number of the shard's last change.
-pub(super) fn line_up(notes: &mut Notes, journal: &Journal) -> u64 {
-    if !notes.changes.row().is_empty() {
-        notes.ticket = journal.push(notes.changes.row());
-        notes.changes.forget();
+pub(super) fn line_up(buffer: &mut ChangeBuffer, journal: &Journal) -> u64 {
+    if !buffer.changes.row().is_empty() {
+        buffer.ticket = journal.push(buffer.changes.row());
+        buffer.changes.forget();
     }
-    notes.ticket
+    buffer.ticket
 }
 
 /// Queues the changes of a decision about a partition. Returns what its answer depends on.
 fn line_up_of<S: Tabled>(tables: &mut Tables, partition: &[u8], journal: &Journal) -> Seen {
-    let change = line_up(&mut tables.notes, journal);
+    let change = line_up(&mut tables.buffer, journal);
     let reservation = if S::RESERVES && journal.reserves() {
         S::table(tables).get_mut(partition).map_or(0, |state| state.reservation(change))
     } else {

@@ -1,6 +1,6 @@
 //! A data directory as export lines; used by `engine::export` while no server runs on it.
 //!
-//! An import is written in one transaction: the directory then holds all of it, or is unchanged.
+//! An import is written in one transaction: the directory then contains all of it, or is unchanged.
 
 use std::{mem, path::Path};
 
@@ -69,7 +69,7 @@ impl Directory {
             let parts =
                 split_key(key).ok_or_else(|| Unreadable("its key is truncated".to_owned()))?;
             let (kind, partition, part) = parts;
-            let Some(line) = Line::of(kind, partition, part, value)? else { return Ok(()) };
+            let Some(line) = Line::from_entry(kind, partition, part, value)? else { return Ok(()) };
             sink(line).map_err(|error| {
                 failure = Some(error);
                 Unreadable(String::new())

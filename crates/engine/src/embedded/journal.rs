@@ -242,7 +242,7 @@ impl Journal {
     }
 
     /// Whether there is room for changes that no call waits for. If not, a write that makes room
-    /// starts at once.
+    /// starts immediately.
     pub(super) fn has_room(&self) -> bool {
         let most = match self.shared.durability {
             Durability::Always => SWEPT_ALWAYS_MAX,
@@ -339,7 +339,7 @@ impl Drop for Journal {
     }
 }
 
-/// A poisoned lock is still usable: a panic while it is held would be reported as such.
+/// Ignores poisoning, since a panic in a critical section is reported as such.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 //! Lists names by their prefix, shard by shard.
 //!
 //! Within a shard the order is by name. A page reads all names of its shards, a segment at a time,
-//! and keeps only those that it returns.
+//! and keeps only the names that it returns.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! The partitions of each namespace.
 //!
-//! The tables of the shards hold the partitions of all namespaces, in no order. This registry has
+//! The tables of the shards contain the partitions of all namespaces, in no order. This registry has
 //! the listed partitions of each namespace in order, so that a listing reads no others. It also
 //! counts the named partitions of all kinds, for `names_max`.
 
@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use super::tables::Tabled;
 use tollgate_core::names::Namespace;
 
-/// The registry. Its mutexes are taken within that of a shard, and never the other way around.
+/// The registry. Its mutexes are locked after a shard's mutex, never before it.
 #[derive(Debug, Default)]
 pub(super) struct Namespaces {
     others: Mutex<HashMap<Box<[u8]>, Names, RandomState>>,

@@ -23,7 +23,8 @@ use tollgate_core::{
 /// When a call at a limit may be repeated: the sweeper removes ended leases every half second.
 const RETRY: Millis = Millis(1000);
 
-/// The counts by prefix of the namespace. The mutex is taken within that of a shard.
+/// The counts by prefix of the namespace. The mutex is locked only while a shard's mutex is
+/// locked.
 #[derive(Debug, Default)]
 pub(super) struct QuotaCounts {
     is_on: AtomicBool,
@@ -39,7 +40,7 @@ pub(super) struct QuotaChange {
     adds: u64,
 }
 
-/// What a stored partition holds.
+/// The entries of a stored partition.
 fn held<S: Tabled>(partition: &[u8], state: &S) -> Footprint {
     let holds = state.footprint();
     Footprint { bytes: holds.bytes + PARTITION_BYTES + partition.len() as u64, ..holds }
@@ -51,7 +52,7 @@ impl QuotaCounts {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Returns what a partition holds before a change that no decision makes; `None` if nothing is
+    /// Returns the entries of a partition before a change that no decision makes; `None` if nothing is
     /// counted.
     pub(super) fn before<S: Tabled>(&self, partition: &[u8], state: &S) -> Option<Footprint> {
         (S::IS_NAMED && self.is_on()).then(|| held(partition, state))

@@ -1,4 +1,4 @@
-//! The data directory: a redb file, the two files of the log, and a lock file that is held while a
+//! The data directory: a redb file, the two files of the log, and a lock file that is locked while a
 //! server uses the directory.
 //!
 //! The rest of the engine sees a sorted map from keys to values (`crates/core/src/record/` defines
@@ -69,7 +69,7 @@ pub enum OpenError {
     Unusable(String),
     /// Another process uses the directory.
     Taken(String),
-    /// The directory holds no state.
+    /// The directory contains no state.
     Missing(String),
 }
 

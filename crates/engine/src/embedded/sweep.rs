@@ -2,7 +2,7 @@
 //!
 //! Called through `Engine::maintain`. A step locks one shard, sweeps some segments of its tables
 //! and remembers the place where the next step continues. It drops at most 125 entries and ends
-//! after 250 µs, even if one partition holds a million expired entries. Steps rotate over the
+//! after 250 µs, even if one partition has a million expired entries. Steps rotate over the
 //! shards, with pauses, since calls need the processor too. Nothing here changes an outcome: a
 //! decision sees expired entries as absent.
 
@@ -32,7 +32,7 @@ use tollgate_core::{
     time::{Timestamp, monotonic},
 };
 
-/// A turn sweeps a quarter of the shards, so each shard is swept once a second.
+/// A pass sweeps a quarter of the shards, so each shard is swept once a second.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
 const QUARTER: usize = SHARDS.div_ceil(4);
 /// The most entries that a step drops.
@@ -43,7 +43,7 @@ const STEP_TIME: Duration = Duration::from_micros(250);
 /// The number of dropped entries after which the sweep pauses.
 const PAUSE_AFTER: usize = 1000;
 const PAUSE: Duration = Duration::from_millis(1);
-/// The most entries that a turn drops: 320,000 a second in all, which is more than calls can
+/// The most entries that a pass drops: 320,000 a second in all, which is more than calls can
 /// create. One pool gets a quarter of that; a busy pool also drops two expired tasks with each new
 /// one.
 const QUARTER_MAX: usize = 80_000;
@@ -124,7 +124,7 @@ impl Embedded {
         }
     }
 
-    /// Sweeps a quarter of the shards. Unfinished shards continue in the next turn where they
+    /// Sweeps a quarter of the shards. Unfinished shards continue in the next pass where they
     /// stopped.
     async fn sweep_quarter(&self, quarter: &[usize], places: &mut [SweepPosition]) {
         let mut unfinished: VecDeque<usize> = quarter.iter().copied().collect();
@@ -151,7 +151,7 @@ impl Embedded {
         }
     }
 
-    /// Sweeps all shards at once, without a time limit. For tests and the simulation.
+    /// Sweeps all shards in one go, without a time limit. For tests and the simulation.
     pub fn sweep_all(&self) {
         for shard in 0..SHARDS {
             let mut next = Some(SweepPosition::default());
@@ -194,7 +194,7 @@ impl Embedded {
             };
         }
         if let Some(journal) = journal {
-            line_up(&mut tables.notes, journal);
+            line_up(&mut tables.buffer, journal);
         }
         // Hands the mutex to a waiting call before the next step takes it.
         MutexGuard::unlock_fair(tables);
@@ -237,7 +237,7 @@ fn sweep<S: Tabled>(
     budget: &mut Budget,
     bin: &mut Bin,
 ) -> SweptSegment {
-    let (table, notes) = S::table_and_notes(tables);
+    let (table, buffer) = S::table_and_buffer(tables);
     let looked = if part < table.parts() { table.part(part).len() } else { 0 };
     if looked > 0 {
         let gone = table.retain(part, |partition, state| {
@@ -263,10 +263,10 @@ fn sweep<S: Tabled>(
                 budget.spend(1);
             }
             if is_kept && is_vacant {
-                notes.changes.set_partition::<S>(partition);
-                notes.changes.clear(&[]);
+                buffer.changes.set_partition::<S>(partition);
+                buffer.changes.clear(&[]);
             } else if is_kept {
-                drain(state, partition, notes);
+                drain(state, partition, buffer);
             }
             !is_vacant
         });

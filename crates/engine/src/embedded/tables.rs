@@ -1,7 +1,7 @@
 //! The state of one shard: a table of partitions for each capability.
 //!
 //! A table is an incremental map (`crates/core/src/collections/incremental_map.rs`), written by hand for a reason. A
-//! map of the standard library moves all entries at once when it grows, under the mutex of the
+//! map of the standard library moves all entries together when it grows, under the mutex of the
 //! shard. It caused pauses of 4.9 ms for a new key, and of 279 ms in a pool that grew to 1,000,000
 //! leases. The incremental map moves one or two segments of a few hundred entries at a time.
 
@@ -22,7 +22,7 @@ pub type Table<S> = IncrementalMap<Box<[u8]>, S>;
 /// The changes of a decision, collected for the journal. Their memory is reused by the next
 /// decision of the shard.
 #[derive(Debug, Default)]
-pub struct Notes {
+pub struct ChangeBuffer {
     /// The changes, in the form that the journal queues.
     pub(super) changes: Changes,
     /// The head of the state before and after the decision.
@@ -31,7 +31,7 @@ pub struct Notes {
     pub(super) ticket: u64,
 }
 
-impl Notes {
+impl ChangeBuffer {
     /// What an answer depends on that has seen the shard.
     pub(super) fn seen(&self) -> Seen {
         Seen { change: self.ticket, reservation: 0 }
@@ -39,9 +39,9 @@ impl Notes {
 }
 
 /// Collects the changes of a state.
-pub(super) fn drain<S: Tabled>(state: &mut S, partition: &[u8], notes: &mut Notes) {
-    notes.changes.set_partition::<S>(partition);
-    state.drain(&mut notes.changes);
+pub(super) fn drain<S: Tabled>(state: &mut S, partition: &[u8], buffer: &mut ChangeBuffer) {
+    buffer.changes.set_partition::<S>(partition);
+    state.drain(&mut buffer.changes);
 }
 
 /// A state of which the executor can find the entry, or the entries, in a shard.
@@ -73,7 +73,7 @@ pub trait Tabled: Sharded + Recorded {
     /// The table of this state.
     fn table(tables: &mut Tables) -> &mut Table<Self>;
     /// The table, and the collector of changes.
-    fn table_and_notes(tables: &mut Tables) -> (&mut Table<Self>, &mut Notes);
+    fn table_and_buffer(tables: &mut Tables) -> (&mut Table<Self>, &mut ChangeBuffer);
     /// Takes the event that the last decision has produced.
     fn take_event(&mut self) -> Option<Box<Self::Event>> {
         None
@@ -96,7 +96,7 @@ macro_rules! tables {
         pub struct Tables {
             $($table: Table<$state>,)*
             /// The changes of the current decision. Unused without a data directory.
-            pub(super) notes: Notes,
+            pub(super) buffer: ChangeBuffer,
         }
 
         $(
@@ -133,7 +133,7 @@ macro_rules! kept {
             let history = tables.$history.get_or_default(tag);
             history.append(event, now);
             if is_recorded {
-                drain(history, tag, &mut tables.notes);
+                drain(history, tag, &mut tables.buffer);
             }
         }
     };
@@ -142,8 +142,8 @@ macro_rules! kept {
             &mut tables.$table
         }
 
-        fn table_and_notes(tables: &mut Tables) -> (&mut Table<Self>, &mut Notes) {
-            (&mut tables.$table, &mut tables.notes)
+        fn table_and_buffer(tables: &mut Tables) -> (&mut Table<Self>, &mut ChangeBuffer) {
+            (&mut tables.$table, &mut tables.buffer)
         }
     };
 }

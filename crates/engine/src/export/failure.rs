@@ -20,7 +20,7 @@ pub enum Failure {
     File(io::Error),
     /// The file is not a valid export.
     Unfit(Unfit),
-    /// The target already holds state.
+    /// The target already contains state.
     Occupied(String),
     /// The lines that were read back differ from the written ones.
     Unverified(String),

@@ -77,7 +77,12 @@ lines! {
 
 impl Contents {
     /// The contents of the line of a stored entry. `of` is its partition without the namespace.
-    fn of(kind: u8, of: &[u8], part: &[u8], value: &[u8]) -> Result<Option<Contents>, Unreadable> {
+    fn from_entry(
+        kind: u8,
+        of: &[u8],
+        part: &[u8],
+        value: &[u8],
+    ) -> Result<Option<Contents>, Unreadable> {
         let (letter, name) = split_part(part);
         Ok(Some(match (kind, letter) {
             (Pool::KIND, 0) => Contents::Pool(PoolLine::from_entry(of, value)?),
@@ -130,7 +135,7 @@ impl Line {
 
     /// The line of a stored entry; `None` for entries that are not exported: histories start anew,
     /// and the schedule and the ban index follow from other entries.
-    pub(in super::super) fn of(
+    pub(in super::super) fn from_entry(
         kind: u8,
         of: &[u8],
         part: &[u8],
@@ -138,7 +143,7 @@ impl Line {
     ) -> Result<Option<Line>, Unreadable> {
         let (namespace, of) = Namespace::split(of);
         let namespace = (!namespace.is_empty()).then(|| Text::new(namespace));
-        let contents = Contents::of(kind, of, part, value)?;
+        let contents = Contents::from_entry(kind, of, part, value)?;
         Ok(contents.map(|contents| Line { contents, namespace }))
     }
 

@@ -35,7 +35,7 @@ pub(super) struct FeedEntry<N> {
 pub(super) struct EventBatch<N> {
     /// The gap before the events, if events are missing.
     pub(super) gap: Option<Gap<N>>,
-    /// The events; those of one history are in their order.
+    /// The events, in the order of their history.
     pub(super) entries: Vec<FeedEntry<N>>,
     /// Whether more events are stored.
     pub(super) has_more: bool,

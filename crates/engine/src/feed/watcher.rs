@@ -84,7 +84,7 @@ impl<T: Topic> Watcher<T> {
                     self.reader.changed().await?;
                 }
                 Taken::Missed if self.is_live => return Err(Error::SlowWatcher),
-                // More events came than the ring can hold while it caught up: join at the new
+                // More events came than fit into the ring while it caught up: join at the new
                 // position.
                 Taken::Missed => self.join_again(),
             }

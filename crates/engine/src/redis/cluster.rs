@@ -113,7 +113,7 @@ impl Cluster {
     }
 
     /// Records a redirect: the node at `place` has the slot.
-    pub(super) fn note_moved(&self, place: &str, slot: u16) -> Result<Arc<Node>, Error> {
+    pub(super) fn record_moved(&self, place: &str, slot: u16) -> Result<Arc<Node>, Error> {
         let node = self.at(place)?;
         let mut owners = self.owners.write().unwrap_or_else(PoisonError::into_inner);
         let Owners { nodes, leading } = &mut *owners;
@@ -278,7 +278,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Replaces the owners by those of a new map.
+    /// Replaces the owners according to a new map.
     fn take_over(&self, parts: &[SlotRange]) {
         let (mut owners, mut leading) = (vec![None; SLOTS], Vec::<Arc<Node>>::new());
         for part in parts {
@@ -304,7 +304,7 @@ impl Cluster {
                     node = place,
                     "failover: another node is primary in place of this one"
                 );
-                self.plan.shared.note_failover();
+                self.plan.shared.record_failover();
                 self.plan.shared.losses.fetch_add(1, Ordering::AcqRel);
             }
             // A node to which a slot is migrating may not be listed yet, so a usable one stays.

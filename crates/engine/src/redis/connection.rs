@@ -1,34 +1,23 @@
-//! Connections to a node, and the pool that lends them to a pipeline.
+//! A connection of a pipeline to its node.
 //!
-//! The pool is bb8 with a manager of our own. That of bb8-redis never reports a connection as broken,
-//! so a dead one would be lent for ever.
+//! A pipeline keeps its idle connections itself. There is no pool between it and them, since its jobs
+//! already wait in a queue: a second one, for connections, would only delay them. The probes of a
+//! monitor, exports and scans of names have one connection to each node, which they own, too.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use bb8_redis::bb8::{ManageConnection, Pool, PooledConnection, RunError};
 use redis::RedisError;
-use tokio::{sync::watch, time::timeout};
+use tokio::time::timeout;
 
-use super::{StoreState, bounded::RedisSocket, evaluate, monitor::Monitor};
-use tollgate_core::{error::Error, time::monotonic};
+use super::{StoreState, monitor::Monitor, socket::RedisSocket};
+use tollgate_core::time::monotonic;
 
 /// The time limit of connecting and greeting. An overloaded thread is late for each of the round
 /// trips; its calls that have time left wait for the connection. The probe finds a node that does
-/// not answer, and ends the attempt at once.
+/// not answer, and then ends the attempt immediately.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
-/// Creates connections for the pool, and reports broken ones.
-#[derive(Debug)]
-pub(super) struct Connector {
-    monitor: Arc<Monitor>,
-    /// The number of failed connects.
-    failed: Arc<watch::Sender<u64>>,
-}
-
-/// A connection of the pool.
+/// A connection of a pipeline.
 #[derive(Debug)]
 pub(super) struct NodeConnection {
     pub(super) socket: RedisSocket,
@@ -36,35 +25,20 @@ pub(super) struct NodeConnection {
     pub(super) epoch: u64,
     /// When the connection was made.
     pub(super) made: Instant,
-    /// Whether the pool must drop it.
-    broken: bool,
-}
-
-impl Connector {
-    /// Counts failed connects in `failed`, to wake callers that wait for a connection.
-    pub(super) fn new(monitor: Arc<Monitor>, failed: Arc<watch::Sender<u64>>) -> Connector {
-        Connector { monitor, failed }
-    }
+    /// When it was used last.
+    pub(super) used: Instant,
+    /// Whether it must not be used any more.
+    pub(super) is_broken: bool,
 }
 
 impl NodeConnection {
-    /// Marks the connection so that the pool drops it.
-    pub(super) fn mark_broken(&mut self) {
-        self.broken = true;
-    }
-}
-
-impl ManageConnection for Connector {
-    type Connection = NodeConnection;
-    type Error = RedisError;
-
-    /// Connects and measures the node's clock before the connection is lent.
-    async fn connect(&self) -> Result<NodeConnection, RedisError> {
-        let epoch = self.monitor.epoch();
-        let mut state = self.monitor.state();
+    /// Connects and measures the node's clock. Fails immediately if the node becomes unreachable.
+    pub(super) async fn connect(monitor: &Monitor) -> Result<NodeConnection, RedisError> {
+        let epoch = monitor.epoch();
+        let mut state = monitor.state();
         let connected = timeout(CONNECT_MAX, async {
-            let mut socket = self.monitor.source().connect(epoch, CONNECT_MAX).await?;
-            self.monitor.greet(&mut socket).await?;
+            let mut socket = monitor.source().connect(epoch, CONNECT_MAX).await?;
+            monitor.greet(&mut socket).await?;
             Ok(socket)
         });
         let failed = |why| Err((redis::ErrorKind::Io, why).into());
@@ -75,66 +49,9 @@ impl ManageConnection for Connector {
             }
             _ = state.wait_for(|state| *state == StoreState::Down) => failed("the node is down"),
         };
-        match connected {
-            Ok(socket) => Ok(NodeConnection { socket, epoch, made: monotonic(), broken: false }),
-            Err(error) => {
-                self.monitor.note_failed_connect(&error);
-                self.failed.send_modify(|count| *count += 1);
-                Err(error)
-            }
-        }
-    }
-
-    async fn is_valid(&self, _: &mut NodeConnection) -> Result<(), RedisError> {
-        // No PING: it would cost every call a second round trip.
-        Ok(())
-    }
-
-    fn has_broken(&self, connection: &mut NodeConnection) -> bool {
-        connection.broken
-    }
-}
-
-/// Borrows a connection that was made after the last lost one. If one connection breaks, idle ones
-/// are usually dead too.
-///
-/// Fails at once if the node becomes unreachable, or if connects fail and there is no other
-/// connection to wait for.
-pub(super) async fn borrow<'a>(
-    pool: &'a Pool<Connector>,
-    monitor: &Monitor,
-    failed: &watch::Sender<u64>,
-) -> Result<PooledConnection<'a, Connector>, Error> {
-    let (mut state, mut failed) = (monitor.state(), failed.subscribe());
-    let lend = async {
-        loop {
-            let mut connection = pool.get().await;
-            match &mut connection {
-                Ok(old) if old.epoch < monitor.epoch() => old.mark_broken(),
-                _ => return connection.map_err(|error| unmade(&error)),
-            }
-        }
-    };
-    // The pool does not wake its waiters after a failed connect. While connections exist, one of
-    // them will be returned.
-    let none_to_come =
-        async { while failed.changed().await.is_ok() && pool.state().connections > 0 {} };
-    tokio::select! {
-        biased;
-        connection = lend => connection,
-        _ = state.wait_for(|state| *state == StoreState::Down) => Err(monitor.down()),
-        () = none_to_come => Err(monitor.down()),
-    }
-}
-
-/// The error of a call without a connection. A Redis that refuses a connection with an error code
-/// is reachable.
-fn unmade(error: &RunError<RedisError>) -> Error {
-    match error {
-        RunError::User(refusal) => match refusal.code() {
-            Some(code) => evaluate::refused(code, &refusal.to_string()),
-            None => Error::Unavailable(refusal.to_string()),
-        },
-        error => Error::Unavailable(error.to_string()),
+        let now = monotonic();
+        connected
+            .map(|socket| NodeConnection { socket, epoch, made: now, used: now, is_broken: false })
+            .inspect_err(|error| monitor.record_failed_connect(error))
     }
 }

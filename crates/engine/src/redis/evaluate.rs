@@ -8,11 +8,9 @@ mod probe;
 
 use std::{collections::HashMap, mem, sync::Arc, time::Duration};
 
-use redis::{
-    Cmd, Pipeline, RedisError, RedisResult, ServerErrorKind, Value, aio::MultiplexedConnection,
-};
+use redis::{Cmd, RedisError, RedisResult, ServerErrorKind, Value};
 
-use super::{job::Job, marker::Marker};
+use super::{job::Job, marker::Marker, socket::RedisSocket};
 use tollgate_core::{
     Decision, Item, Reply, State,
     acknowledgement::Acknowledgement,
@@ -79,7 +77,7 @@ impl Scripts {
     /// Runs script calls in one round trip, or two if Redis has to load a script.
     pub(super) async fn send(
         &self,
-        socket: &mut MultiplexedConnection,
+        socket: &mut RedisSocket,
         runs: &[Run],
         node: &NodeArguments,
     ) -> RedisResult<Vec<RedisResult<Value>>> {
@@ -106,7 +104,7 @@ impl Scripts {
     /// the calls.
     async fn call(
         &self,
-        socket: &mut MultiplexedConnection,
+        socket: &mut RedisSocket,
         runs: &[&Run],
         node: &NodeArguments,
         load: bool,
@@ -125,7 +123,7 @@ impl Scripts {
             calls.push(commands.len());
             commands.push(self.evalsha(run, node));
         }
-        let mut replies = pipeline(socket, commands).await?;
+        let mut replies = socket.exchange(&commands).await?;
         let taken = || Err((redis::ErrorKind::UnexpectedReturnType, "no reply").into());
         Ok(calls.into_iter().map(|place| mem::replace(&mut replies[place], taken())).collect())
     }
@@ -192,7 +190,7 @@ fn push<'a>(cmd: &mut Cmd, parts: impl Iterator<Item = &'a [u8]>) {
 /// Sends WAIT. It takes at most four fifths of the time left, so that an unacknowledged write can
 /// still be revoked before the deadline.
 pub(super) async fn wait(
-    socket: &mut MultiplexedConnection,
+    socket: &mut RedisSocket,
     acknowledgement: Acknowledgement,
     left: Duration,
 ) -> RedisResult<Result<(), String>> {
@@ -211,25 +209,6 @@ pub(super) async fn wait(
 /// Whether Redis does not know the script (NOSCRIPT).
 fn forgotten(error: &RedisError) -> bool {
     error.kind() == ServerErrorKind::NoScript.into()
-}
-
-/// Sends commands in one write and returns all replies.
-async fn pipeline(
-    socket: &mut MultiplexedConnection,
-    commands: Vec<Cmd>,
-) -> RedisResult<Vec<RedisResult<Value>>> {
-    let count = commands.len();
-    let mut pipeline = Pipeline::with_capacity(count);
-    for command in commands {
-        pipeline.add_command(command);
-    }
-    pipeline.ignore_errors();
-    let replies: Vec<RedisResult<Value>> = pipeline.query_async(socket).await?;
-    if replies.len() == count {
-        Ok(replies)
-    } else {
-        Err((redis::ErrorKind::UnexpectedReturnType, "expected one reply for each command").into())
-    }
 }
 
 /// The error of the call for a failed command.

@@ -50,7 +50,7 @@ impl Pipeline {
     /// Sends jobs in one round trip and answers their calls. Skips jobs whose call was answered
     /// already.
     pub(super) async fn exchange(&self, connection: &mut NodeConnection, mut jobs: Vec<Job>) {
-        jobs.retain(Job::note_sent);
+        jobs.retain(Job::mark_sent);
         if jobs.is_empty() {
             return;
         }
@@ -70,14 +70,15 @@ impl Pipeline {
                     cells.round_trips.observe(monotonic().saturating_duration_since(begin));
                     cells.batches.observe(size);
                 });
-                self.monitor.note_answer();
+                self.monitor.record_answer();
                 let (mut is_read_only, mut open) = (false, OpenJobs::default());
                 for (run, result) in runs.into_iter().zip(results) {
                     is_read_only |= self.hand_out(run, result, &mut open);
                 }
                 let OpenJobs { waiting, unmarked } = open;
                 if !unmarked.is_empty() {
-                    self.read_marker(connection, unmarked).await;
+                    // Boxed: rare, and the task of a batch stays small.
+                    Box::pin(self.read_marker(connection, unmarked)).await;
                 }
                 // The node is a replica now: reconnect to find its successor.
                 if is_read_only && connection.made.elapsed() > YOUNG {
@@ -97,7 +98,7 @@ impl Pipeline {
                 runs.into_iter().flat_map(|run| run.jobs).for_each(|job| self.send_again(job));
             }
             Err(_) => {
-                connection.mark_broken();
+                connection.is_broken = true;
                 let jobs = runs.into_iter().flat_map(|run| run.jobs);
                 jobs.for_each(|job| job.answer(Err(Error::DeadlineExceeded)));
             }
@@ -106,8 +107,8 @@ impl Pipeline {
 
     /// Drops this connection, and all that were made before it.
     fn lose(&self, connection: &mut NodeConnection) {
-        connection.mark_broken();
-        self.monitor.note_loss(connection.epoch);
+        connection.is_broken = true;
+        self.monitor.record_loss(connection.epoch);
     }
 
     /// Groups jobs into script calls of one script and one slot.
@@ -117,11 +118,11 @@ impl Pipeline {
         };
         jobs.sort_by(|one, other| {
             // Neighbours of one pool or policy share keys and arguments.
-            let share = || match one.script.shared() {
+            let by_shared_state = || match one.script.shared() {
                 Some(_) => one.arguments.keys().next().cmp(&other.arguments.keys().next()),
                 None => Ordering::Equal,
             };
-            kind(one).cmp(&kind(other)).then_with(share)
+            kind(one).cmp(&kind(other)).then_with(by_shared_state)
         });
         let mut runs: Vec<Run> = Vec::new();
         // The size, in bytes, and the cost, in µs, of the current script call.
@@ -147,12 +148,12 @@ impl Pipeline {
         runs
     }
 
-    /// Answers the jobs of a script call, except those that stay `open`. Returns whether a replica
+    /// Answers the jobs of a script call, except the jobs that it adds to `open`. Returns whether a replica
     /// answered.
     fn hand_out(&self, run: Run, result: RedisResult<Value>, open: &mut OpenJobs) -> bool {
         let replies = match result {
             Ok(value) => evaluate::replies(value, run.jobs.len()),
-            Err(error) => match Redirect::of(&error) {
+            Err(error) => match Redirect::from_error(&error) {
                 Some(redirect) => {
                     run.jobs.into_iter().for_each(|job| self.redirect(job, &redirect));
                     return false;
@@ -173,7 +174,7 @@ impl Pipeline {
                         }
                         Err(error) => {
                             if let Error::Refused(why) = &error {
-                                self.monitor.note_refusal(why);
+                                self.monitor.record_refusal(why);
                             }
                             job.answer(Err(error));
                         }
@@ -206,7 +207,7 @@ impl Pipeline {
 
     /// Sends a job where its node said. That node did not execute it.
     fn redirect(&self, job: Job, redirect: &Redirect) {
-        job.note_unexecuted();
+        job.mark_unexecuted();
         match self.shared.router() {
             Some(router) => router.redirect(job, redirect),
             None => job.answer(Err(Error::Ending)),

@@ -49,7 +49,7 @@ use tollgate_core::{
 };
 use unsent::Unsent;
 
-/// The number of decisions that are sent at once.
+/// The number of decisions that are sent together.
 const BATCH: usize = 500;
 /// The time limit of a batch.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(30);
@@ -300,7 +300,7 @@ impl<S: Exported> OpenPartition<S> {
     fn pass(&mut self, sink: &mut Sink<'_>) -> Result<(), Failure> {
         S::reconcile(&mut self.entries);
         for Entry { part, value } in self.entries.drain(..) {
-            let line = Line::of(S::KIND, &self.partition, &part, &value);
+            let line = Line::from_entry(S::KIND, &self.partition, &part, &value);
             let line = line.map_err(|why| failure::<S>(&self.partition, &Error::Corrupt(why.0)))?;
             line.into_iter().try_for_each(&mut *sink)?;
         }

@@ -1,7 +1,7 @@
-//! The waiting jobs of a pipeline, in a line for each namespace. Batches take from the lines in
-//! turn, so the flood of one namespace delays no other.
+//! The waiting jobs of a pipeline, in a line for each namespace. Batches serve the lines round robin, so
+//! that a flood in one namespace does not delay the others.
 //!
-//! With one namespace this is one queue, first in first out. Jobs of one call stay together, and the
+//! With one namespace this is a FIFO queue. Jobs of one call stay together, and the
 //! jobs of a namespace keep their order.
 
 use std::{
@@ -47,7 +47,7 @@ impl InLine for Job {
     }
 }
 
-/// The lines, in the order of their turns. None is empty.
+/// The lines, in the order in which they are served. None is empty.
 #[derive(Debug)]
 pub(super) struct Lines<J> {
     lines: VecDeque<(u64, VecDeque<J>)>,
@@ -79,8 +79,8 @@ impl<J: InLine> Lines<J> {
         own + others.map(|(_, line)| line.len().min(own + 1)).sum::<usize>()
     }
 
-    /// Whether the line of a namespace has its share of `most` jobs. Each line has the same share, so
-    /// a line that was alone before can be longer.
+    /// Whether the line of a namespace has reached its part of `most` jobs, which is the same for each
+    /// line. A line that was alone before can be longer.
     pub(super) fn is_full(&self, namespace: u64, most: usize) -> bool {
         match self.line(namespace) {
             Some(line) => line.len() >= most / self.lines.len(),
@@ -113,7 +113,7 @@ impl<J: InLine> Lines<J> {
         self.lines.front()?.1.front()
     }
 
-    /// Takes the next job. The turn passes to the next line at the end of a call.
+    /// Removes the next job. After the last job of a call, the next line is served.
     pub(super) fn pop_front(&mut self) -> Option<J> {
         let is_alone = self.lines.len() == 1;
         let (_, line) = self.lines.front_mut()?;
@@ -128,7 +128,7 @@ impl<J: InLine> Lines<J> {
         job
     }
 
-    /// Takes all jobs.
+    /// Removes all jobs.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = J> + use<J> {
         std::mem::take(self).lines.into_iter().flat_map(|(_, line)| line)
     }

@@ -15,7 +15,7 @@ use tollgate_core::error::Error;
 /// The counters of namespaces. Namespaces with the same counter share one limit.
 const COUNTERS: usize = 64;
 /// A namespace may have this many times the free calls.
-const SHARE: usize = 3;
+const FREE_FACTOR: usize = 3;
 
 /// The calls in flight.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl CallsInFlight {
         // Dropped if it is refused.
         let call = CallInFlight { calls: self, own };
         let free = self.most.saturating_sub(before);
-        if free > 0 && own_before.is_none_or(|own| own < SHARE * free) {
+        if free > 0 && own_before.is_none_or(|own| own < FREE_FACTOR * free) {
             Ok(call)
         } else {
             Err(budget::overloaded(ReachedLimit::CallsInFlight))
@@ -87,9 +87,9 @@ mod tests {
     #[test]
     fn the_default_namespace_alone_has_all_calls() {
         let calls = CallsInFlight::new(100);
-        let held = fill(&calls, 0);
-        assert_eq!(held.len(), 100);
-        drop(held);
+        let all = fill(&calls, 0);
+        assert_eq!(all.len(), 100);
+        drop(all);
         assert_eq!(fill(&calls, 0).len(), 100);
     }
 
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(flood.len(), 525);
         let second = fill(&calls, 2);
         assert!(!second.is_empty() && calls.enter(3).is_ok());
-        // A namespace above its share gets no call until it is below.
+        // A namespace above its limit gets no call until it is below.
         assert!(calls.enter(1).is_err());
         drop((flood, second));
         assert_eq!(calls.all.load(Ordering::Relaxed), 0);

@@ -1,21 +1,24 @@
 //! The index of partitions: the names that Redis knows, for listings and for the sweeper.
 //!
-//! For each capability there are two zsets: `partitions`, the names by the time of their last note,
-//! and `ends`, the names by the time at which the sweeper looks at them next. The index lies in
-//! another hash slot than the partitions, so it cannot be written in the atomic step of a decision.
-//! It decides nothing.
+//! For each capability there are two zsets: `partitions`, the names by the time of their last
+//! registration, and `ends`, the names by the time of the sweeper's next visit. The index is in another
+//! hash slot than the partitions, so the atomic step of a decision cannot write it. No decision depends
+//! on it.
 //!
 //! Names of the default namespace have an index of their own; those of all other namespaces share
 //! one ([`IndexOf`]). The shared index has a further zset for each namespace, `partitions:NAMESPACE`,
 //! which its listings read. So the listings of a namespace do not depend on other names.
 //!
-//! A server notes a partition beside a decision, in the same round trip. [`Index`] remembers these
-//! notes, so that a partition is noted about once a minute only. A note contains the time until
-//! something in the partition ends. The sweeper's next look is scheduled for that time.
+//! `Redis::run` registers a partition together with a decision that can put an entry into it. The
+//! registration is a command of its own, often to another node: it can be lost although the decision is
+//! executed, and then the next decision registers the partition again. [`Index`] remembers the
+//! registrations that were answered, so that a partition is registered only about once a minute. A
+//! registration contains the time until something in the partition ends, for which it schedules a visit
+//! of the sweeper.
 //!
 //! # Invariant
-//! A decision may skip its note only if a note of the last minute has scheduled a look that is still
-//! to come, and that is not later than the end of the decision's new entry.
+//! A decision may skip its registration only if a registration of the last minute has scheduled a visit
+//! that is still to come, and that is not later than the end of the decision's new entry.
 
 use std::{
     collections::HashMap,
@@ -27,30 +30,39 @@ use std::{
 use ahash::RandomState;
 use bytes::Bytes;
 
-use super::{PartitionCursor, PartitionPage};
+use tokio::time::timeout_at;
+
+use super::{
+    PartitionCursor, PartitionPage, Redis, fair,
+    job::{JobDelivery, LISTING, Pending},
+};
 use tollgate_core::{
-    Call, Ends, Listing, Reply,
+    Call, Cost, Decision, Ends, Listing, Reply, State,
     error::Error,
     names::{Name, Namespace},
+    script,
     time::{Clock, Millis, Timestamp, monotonic},
 };
 
-/// The longest time for which a note is relied on.
-const NOTE_EVERY: Duration = Duration::from_secs(60);
-/// The most names that are remembered. Above it all are forgotten and noted again.
-const NOTED_MAX: usize = 65_536;
+/// The longest time for which a registration is relied on.
+const RELIED_ON: Duration = Duration::from_secs(60);
+/// The most names that are remembered. Above that, all are forgotten and registered again.
+const RECENT_MAX: usize = 65_536;
+/// The time that an answered call waits for the answer to its registration. A later answer is not
+/// recorded, so the next call sends another registration.
+const ANSWER_MAX: Duration = Duration::from_millis(20);
 
 /// The capability in the keys of an index of the default namespace.
 const DEFAULT: &str = "index";
 /// The capability in the keys of an index of all other namespaces.
 const NAMESPACES: &str = "namespaces";
-/// The zset of names by the time of their last note.
+/// The zset of names by the time of their last registration.
 const PARTITIONS: &[u8] = b"partitions";
 /// The set of names with permanent entries, such as settings.
 const KEPT: &[u8] = b"kept";
 /// The key of the server that sweeps.
 const SWEEPER: &[u8] = b"sweeper";
-/// The zset of names by the time of the sweeper's next look.
+/// The zset of names by the time of the sweeper's next visit.
 const ENDS: &[u8] = b"ends";
 
 /// An index: of the partitions of a capability in the default namespace, or in all others.
@@ -67,7 +79,7 @@ impl IndexOf {
     }
 
     /// The index of a partition.
-    pub(super) fn of(capability: &'static str, partition: &[u8]) -> IndexOf {
+    pub(super) fn for_partition(capability: &'static str, partition: &[u8]) -> IndexOf {
         IndexOf { capability, is_default: Namespace::split(partition).0.is_empty() }
     }
 
@@ -86,143 +98,154 @@ fn push_listed(call: &mut Call, partition: &[u8]) {
     }
 }
 
-/// The recent notes of this server.
+/// The recent registrations of this server.
 #[derive(Debug)]
 pub(super) struct Index {
-    /// The notes sent since the last lost connection.
-    noted: Mutex<Noted>,
+    /// The registrations sent since the last lost connection.
+    recent: Mutex<Recent>,
     /// Converts an end time into a length.
     clock: Clock,
 }
 
-/// The content of a note.
+/// The content of a registration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Note {
+pub(super) struct Registration {
     /// The effect of the decision on the partition's place in listings.
     listing: Listing,
     /// The time until something in the partition ends; `None` if nothing does.
-    look: Option<Millis>,
+    visit: Option<Millis>,
 }
 
-/// A remembered note.
+/// A remembered registration.
 #[derive(Debug, Clone, Copy)]
 struct Last {
     /// The time when it was sent.
     at: Instant,
-    /// The look that it has scheduled.
-    look: Option<Instant>,
+    /// The visit that it has scheduled.
+    visit: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
-struct Noted {
-    /// The number of lost connections: after each, Redis may have lost notes.
+struct Recent {
+    /// The number of lost connections: after each, Redis may have lost registrations.
     epoch: u64,
-    /// The last note of each partition.
+    /// The last registration of each partition.
     last: HashMap<Box<[u8]>, Last, RandomState>,
 }
 
 impl Default for Index {
     fn default() -> Index {
-        Index { noted: Mutex::default(), clock: Clock::system() }
+        Index { recent: Mutex::default(), clock: Clock::system() }
     }
 }
 
 impl Index {
-    /// The note that must be sent beside a decision, if any.
-    pub(super) fn due(&self, partition: &[u8], listing: Listing, epoch: u64) -> Option<Note> {
-        let look = match listing {
+    /// The registration that must be sent beside a decision, if any.
+    pub(super) fn due(
+        &self,
+        partition: &[u8],
+        listing: Listing,
+        epoch: u64,
+    ) -> Option<Registration> {
+        let visit = match listing {
             Listing::Same => return None,
             Listing::Kept | Listing::Released => {
-                return Some(Note { listing, look: Some(Millis(0)) });
+                return Some(Registration { listing, visit: Some(Millis(0)) });
             }
             Listing::Held(Ends::After(length)) => Some(length),
-            // If this clock is ahead of the store's, the look comes too early, and is scheduled
+            // If this clock is ahead of the store's, the visit comes too early, and is scheduled
             // again for the right time.
             Listing::Held(Ends::At(end)) => Some(self.clock.now().until(end)),
             Listing::Held(Ends::Never) => None,
         };
         let now = monotonic();
-        let noted = self.lock(epoch);
-        let is_covered = noted.last.get(partition).is_some_and(|last| last.covers(now, look));
-        (!is_covered).then_some(Note { listing, look })
+        let recent = self.lock(epoch);
+        let is_covered = recent.last.get(partition).is_some_and(|last| last.covers(now, visit));
+        (!is_covered).then_some(Registration { listing, visit })
     }
 
-    /// Records an answered note that was sent at `sent`. A note from before the last lost
-    /// connection is ignored.
-    pub(super) fn noted(&self, partition: &[u8], note: Note, sent: Instant, epoch: u64) {
-        let mut noted = self.lock(epoch);
-        if noted.epoch > epoch {
+    /// Records an answered registration that was sent at `sent`. Ignores one from before the last lost
+    /// connection.
+    pub(super) fn record(
+        &self,
+        partition: &[u8],
+        registration: Registration,
+        sent: Instant,
+        epoch: u64,
+    ) {
+        let mut recent = self.lock(epoch);
+        if recent.epoch > epoch {
             return;
         }
-        if noted.last.len() >= NOTED_MAX {
-            noted.last.clear();
+        if recent.last.len() >= RECENT_MAX {
+            recent.last.clear();
         }
-        let look = note.look.and_then(|look| sent.checked_add(look.duration()));
-        match noted.last.get_mut(partition) {
-            Some(last) => *last = last.and(Last { at: sent, look }),
+        let visit = registration.visit.and_then(|visit| sent.checked_add(visit.duration()));
+        match recent.last.get_mut(partition) {
+            Some(last) => *last = last.and(Last { at: sent, visit }),
             None => {
-                noted.last.insert(partition.into(), Last { at: sent, look });
+                recent.last.insert(partition.into(), Last { at: sent, visit });
             }
         }
     }
 
-    /// Locks the notes; drops them if a connection was lost since.
-    fn lock(&self, epoch: u64) -> MutexGuard<'_, Noted> {
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        if epoch > noted.epoch {
-            *noted = Noted { epoch, last: HashMap::default() };
+    /// Locks the registrations; drops them if a connection was lost since.
+    fn lock(&self, epoch: u64) -> MutexGuard<'_, Recent> {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if epoch > recent.epoch {
+            *recent = Recent { epoch, last: HashMap::default() };
         }
-        noted
+        recent
     }
 }
 
-impl Note {
-    /// One note for two decisions on a partition.
-    pub(super) fn and(self, next: Note) -> Note {
-        let look = self.look.into_iter().chain(next.look).min();
-        Note { look, ..next }
+impl Registration {
+    /// One registration for two decisions on a partition.
+    pub(super) fn and(self, next: Registration) -> Registration {
+        let visit = self.visit.into_iter().chain(next.visit).min();
+        Registration { visit, ..next }
     }
 }
 
 impl Last {
-    /// Whether this note also covers a decision of now, whose entry ends after `look`, if at all.
-    fn covers(&self, now: Instant, look: Option<Millis>) -> bool {
-        let is_recent = now.saturating_duration_since(self.at) < NOTE_EVERY;
-        let is_looked_at = |length: Millis| {
+    /// Whether this registration also covers a decision of now, whose entry ends after the time `visit`.
+    fn covers(&self, now: Instant, visit: Option<Millis>) -> bool {
+        let is_recent = now.saturating_duration_since(self.at) < RELIED_ON;
+        let is_visited = |length: Millis| {
             let end = now.checked_add(length.duration());
-            self.look.is_some_and(|look| now <= look && end.is_none_or(|end| look <= end))
+            self.visit.is_some_and(|visit| now <= visit && end.is_none_or(|end| visit <= end))
         };
-        is_recent && look.is_none_or(is_looked_at)
+        is_recent && visit.is_none_or(is_visited)
     }
 
-    /// The remembered note after a further one. The store keeps the earlier look, unless its time
-    /// is over.
+    /// The remembered registration after a further one. The store keeps the earlier visit, unless its
+    /// time has passed.
     fn and(self, next: Last) -> Last {
-        let to_come = self.look.filter(|look| *look > next.at);
-        let look = to_come.into_iter().chain(next.look).min();
-        Last { at: next.at, look }
+        let to_come = self.visit.filter(|visit| *visit > next.at);
+        let visit = to_come.into_iter().chain(next.visit).min();
+        Last { at: next.at, visit }
     }
 }
 
 /// KEYS and ARGV of `lua/index/register.lua`.
-pub(super) fn note<'a>(
+pub(super) fn register<'a>(
     prefix: &'a str,
     capability: &'static str,
     partition: &[u8],
-    note: Note,
+    registration: Registration,
 ) -> Call<'a> {
-    let mut call = IndexOf::of(capability, partition).call(prefix);
+    let mut call = IndexOf::for_partition(capability, partition).call(prefix);
     call.key(&[PARTITIONS]);
     call.key(&[KEPT]);
     call.key(&[ENDS]);
     push_listed(&mut call, partition);
     call.bytes(&[partition]);
-    call.number(match note.listing {
+    call.number(match registration.listing {
         Listing::Same | Listing::Held(_) => 0,
         Listing::Kept => 1,
         Listing::Released => 2,
     });
-    call.optional(note.look.map(|look| look.0));
+    call.optional(registration.visit.map(|visit| visit.0));
     call
 }
 
@@ -243,10 +266,10 @@ pub(super) fn latest(prefix: &str, index: IndexOf, limit: u32) -> Call<'_> {
     call
 }
 
-/// The result of a look of the sweeper at a partition.
+/// The result of a visit of the sweeper to a partition.
 #[derive(Debug)]
-pub(in super::super) struct Look {
-    /// The partition, and the time of its last note as the sweeper read it.
+pub(in super::super) struct Visit {
+    /// The partition, and the time of its last registration as the sweeper read it.
     pub(in super::super) seen: PartitionCursor,
     /// The time at which something in it ends next.
     pub(in super::super) next: Option<Timestamp>,
@@ -254,22 +277,22 @@ pub(in super::super) struct Look {
     pub(in super::super) is_vacant: bool,
 }
 
-/// KEYS and ARGV of `lua/index/schedule.lua`. Empty partitions that were noted before `before` leave
-/// the index.
+/// KEYS and ARGV of `lua/index/schedule.lua`. Removes empty partitions that were last registered before
+/// `before` from the index.
 pub(super) fn schedule<'a>(
     prefix: &'a str,
     index: IndexOf,
-    look: &Look,
+    visit: &Visit,
     before: Timestamp,
 ) -> Call<'a> {
     let mut call = index.call(prefix);
     call.key(&[PARTITIONS]);
     call.key(&[ENDS]);
-    push_listed(&mut call, look.seen.name.as_bytes());
-    call.bytes(&[look.seen.name.as_bytes()]);
-    call.number(look.seen.noted);
-    call.number(look.next.map_or(0, |next| next.0));
-    call.number(look.is_vacant.into());
+    push_listed(&mut call, visit.seen.name.as_bytes());
+    call.bytes(&[visit.seen.name.as_bytes()]);
+    call.number(visit.seen.noted);
+    call.number(visit.next.map_or(0, |next| next.0));
+    call.number(visit.is_vacant.into());
     call.number(before.0);
     call
 }
@@ -285,7 +308,7 @@ pub(super) fn claim<'a>(prefix: &'a str, index: IndexOf, server: &str, hold: Mil
 
 /// KEYS and ARGV of `lua/index/known.lua`, for a partition of a listed state.
 pub(super) fn known<'a>(prefix: &'a str, capability: &'static str, partition: &[u8]) -> Call<'a> {
-    let mut call = IndexOf::of(capability, partition).call(prefix);
+    let mut call = IndexOf::for_partition(capability, partition).call(prefix);
     push_listed(&mut call, partition);
     call.bytes(&[partition]);
     call
@@ -297,13 +320,13 @@ pub(super) fn size<'a>(
     capability: &'static str,
     namespace: &Namespace,
 ) -> Call<'a> {
-    let mut call = IndexOf::of(capability, namespace.prefix()).call(prefix);
+    let mut call = IndexOf::for_partition(capability, namespace.prefix()).call(prefix);
     push_listed(&mut call, namespace.prefix());
     call
 }
 
 /// KEYS and ARGV of `lua/index/list.lua`. With a namespace, lists the names of that one only.
-/// `after` is the time of the last note, in µs, and the name.
+/// `after` is the time of the last registration, in µs, and the name.
 pub(super) fn list<'a>(
     prefix: &'a str,
     index: IndexOf,
@@ -321,14 +344,15 @@ pub(super) fn list<'a>(
 
 /// Parses the reply of `lua/index/list.lua` into a page of names.
 pub(super) fn parse_page(reply: &mut Reply) -> Result<PartitionPage, Error> {
-    let (noted, more) = parse_noted(reply)?;
+    let (noted, more) = parse_cursors(reply)?;
     let last = noted.last().filter(|_| more).cloned();
     let names = noted.into_iter().map(|cursor| cursor.name).collect();
     Ok(PartitionPage { names, next: last })
 }
 
-/// Parses the same reply into names with the time of their last note. Returns whether more follow.
-pub(super) fn parse_noted(reply: &mut Reply) -> Result<(Vec<PartitionCursor>, bool), Error> {
+/// Parses the same reply into names with the time of their last registration. Returns whether more
+/// follow.
+pub(super) fn parse_cursors(reply: &mut Reply) -> Result<(Vec<PartitionCursor>, bool), Error> {
     let (_, more) = (reply.number()?, reply.number()? != 0);
     let mut listed = Vec::new();
     while reply.has_more() {
@@ -343,6 +367,144 @@ pub(super) fn parse_noted(reply: &mut Reply) -> Result<(Vec<PartitionCursor>, bo
     Ok((listed, more))
 }
 
+/// The options for listing `limit` names: bulk, with the cost of that many names.
+pub(super) fn pages(delivery: JobDelivery, limit: u32) -> JobDelivery {
+    JobDelivery { cost: Cost::bulk(50 + 5 * limit / 2), ..delivery }
+}
+
+/// A registration in flight.
+#[derive(Debug)]
+pub(super) struct SentRegistration {
+    registration: Registration,
+    /// When the registration was sent.
+    sent: Instant,
+    pending: Pending,
+}
+
+impl Redis {
+    /// Sends a registration for a partition.
+    pub(super) fn register<D: Decision>(
+        &self,
+        partition: &[u8],
+        registration: Registration,
+        deadline: Instant,
+    ) -> SentRegistration {
+        let call = register(&self.key_prefix, D::State::CAPABILITY, partition, registration);
+        let sent = monotonic();
+        let pending = self.send(&script::index::REGISTER, call.finish(), LISTING, deadline);
+        SentRegistration { registration, sent, pending }
+    }
+
+    /// Waits up to [`ANSWER_MAX`] for the answers to registrations, and records them in the [`Index`].
+    pub(super) async fn record_registrations(
+        &self,
+        registrations: impl IntoIterator<Item = (&[u8], SentRegistration)>,
+        epoch: u64,
+    ) {
+        let mut end = None;
+        for (partition, SentRegistration { registration, sent, pending }) in registrations {
+            let end = *end.get_or_insert_with(|| monotonic() + ANSWER_MAX);
+            if let Ok(Ok(answer)) = timeout_at(end.into(), pending.wait()).await
+                && !answer.repeated
+            {
+                self.index.record(partition, registration, sent, epoch);
+            }
+        }
+    }
+
+    /// Registers a partition again if a lease ends before the scheduled visit of the sweeper. Settings
+    /// of ConfigurePool can shorten leases, which only the outcome tells.
+    pub(super) async fn register_sooner<D: Decision>(
+        &self,
+        partition: &[u8],
+        length: Millis,
+        deadline: Instant,
+    ) {
+        let (listing, epoch) = (Listing::Held(Ends::After(length)), self.epoch());
+        if let Some(registration) = self.index.due(partition, listing, epoch) {
+            let sent = self.register::<D>(partition, registration, deadline);
+            self.record_registrations([(partition, sent)], epoch).await;
+        }
+    }
+
+    /// Does the same for a batch, once for each partition. Returns the registrations; usually none.
+    pub(super) fn register_all_sooner<'a, D: Decision>(
+        &self,
+        decisions: &'a [D],
+        outcomes: &[Result<D::Outcome, Error>],
+        (deadline, epoch): (Instant, u64),
+    ) -> Vec<(&'a [u8], SentRegistration)> {
+        let mut lengths: HashMap<&[u8], Millis> = HashMap::new();
+        for (decision, outcome) in decisions.iter().zip(outcomes) {
+            let Ok(outcome) = outcome else { continue };
+            let Some(length) = (D::PROPERTIES.ends_sooner)(decision, outcome) else { continue };
+            let shortest = lengths.entry(decision.partition()).or_insert(length);
+            *shortest = length.min(*shortest);
+        }
+        let due = lengths.into_iter().filter_map(|(partition, length)| {
+            let listing = Listing::Held(Ends::After(length));
+            Some((partition, self.index.due(partition, listing, epoch)?))
+        });
+        due.map(|(partition, registration)| {
+            (partition, self.register::<D>(partition, registration, deadline))
+        })
+        .collect()
+    }
+
+    /// Registers partitions again after their connection broke, since the new primary may not have the
+    /// registrations.
+    /// A failure here is repaired by a later call.
+    pub(super) async fn register_again<D: Decision>(&self, decisions: &[D], deadline: Instant) {
+        let epoch = self.epoch();
+        let due = self.unregistered(decisions, epoch).into_iter();
+        let registrations: Vec<(&[u8], SentRegistration)> = due
+            .map(|(partition, registration)| {
+                (partition, self.register::<D>(partition, registration, deadline))
+            })
+            .collect();
+        self.record_registrations(registrations, epoch).await;
+    }
+
+    /// The registrations that these decisions need: one for each partition, with the earliest end.
+    pub(super) fn unregistered<'a, D: Decision>(
+        &self,
+        decisions: impl IntoIterator<Item = &'a D>,
+        epoch: u64,
+    ) -> Vec<(&'a [u8], Registration)> {
+        let mut due: Vec<(&[u8], Registration)> = Vec::new();
+        let mut places: HashMap<&[u8], usize> = HashMap::new();
+        for decision in decisions {
+            let partition = decision.partition();
+            let listing = (D::PROPERTIES.listing)(decision);
+            let Some(registration) = self.index.due(partition, listing, epoch) else { continue };
+            let place = *places.entry(partition).or_insert(due.len());
+            match due.get_mut(place) {
+                Some((_, first)) => *first = first.and(registration),
+                None => due.push((partition, registration)),
+            }
+        }
+        due
+    }
+
+    /// Lists a page of the partition names of a namespace from the index.
+    pub(in super::super) async fn partitions(
+        &self,
+        capability: &'static str,
+        namespace: &Namespace,
+        limit: u32,
+        after: Option<&PartitionCursor>,
+        deadline: Instant,
+    ) -> Result<PartitionPage, Error> {
+        self.check()?;
+        let _call = self.calls.enter(fair::line_of(namespace.prefix()))?;
+        let after = after.map(|cursor| (cursor.noted, cursor.name.as_bytes()));
+        let index = IndexOf { capability, is_default: namespace.is_default() };
+        let list = list(&self.key_prefix, index, namespace, limit, after).finish();
+        let pending = self.send(&script::index::LIST, list, pages(LISTING, limit), deadline);
+        parse_page(&mut pending.wait().await?.reply)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -350,33 +512,36 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_note_stands_for_leases_that_end_after_its_look() {
+    fn a_registration_covers_leases_that_end_after_its_visit() {
         let sent = monotonic();
         let seconds = |count: u64| Some(Millis::from_secs(count));
-        let last = Last { at: sent, look: Some(sent + 30 * SECOND) };
+        let last = Last { at: sent, visit: Some(sent + 30 * SECOND) };
         assert!(last.covers(sent, seconds(30)));
-        assert!(last.covers(sent, None), "what does not end needs no look");
-        assert!(!last.covers(sent, seconds(29)), "it ends before the look");
+        assert!(last.covers(sent, None), "what does not end needs no visit");
+        assert!(!last.covers(sent, seconds(29)), "it ends before the visit");
         assert!(last.covers(sent + 29 * SECOND, seconds(5)));
-        assert!(!last.covers(sent + 31 * SECOND, seconds(30)), "the look is over");
-        assert!(!last.covers(sent + 60 * SECOND, None), "the note is a minute old");
-        // The store keeps the earlier look, unless its time is over.
-        let next = Last { at: sent + SECOND, look: Some(sent + 300 * SECOND) };
-        assert_eq!(last.and(next).look, last.look);
-        let late = Last { at: sent + 40 * SECOND, look: Some(sent + 300 * SECOND) };
-        assert_eq!(last.and(late).look, late.look);
+        assert!(!last.covers(sent + 31 * SECOND, seconds(30)), "the time of the visit has passed");
+        assert!(!last.covers(sent + 60 * SECOND, None), "the registration is a minute old");
+        // The store keeps the earlier visit, unless its time has passed.
+        let next = Last { at: sent + SECOND, visit: Some(sent + 300 * SECOND) };
+        assert_eq!(last.and(next).visit, last.visit);
+        let late = Last { at: sent + 40 * SECOND, visit: Some(sent + 300 * SECOND) };
+        assert_eq!(last.and(late).visit, late.visit);
     }
 
     #[test]
-    fn a_partition_is_noted_again_where_a_lease_ends_sooner() {
+    fn a_partition_is_registered_again_if_a_lease_ends_sooner() {
         let index = Index::default();
         let held = |seconds| Listing::Held(Ends::After(Millis::from_secs(seconds)));
-        let note = index.due(b"p", held(300), 0).expect("it was never noted");
-        index.noted(b"p", note, monotonic(), 0);
+        let registration = index.due(b"p", held(300), 0).expect("it was never registered");
+        index.record(b"p", registration, monotonic(), 0);
         assert_eq!(index.due(b"p", held(300), 0), None);
         assert_eq!(index.due(b"p", Listing::Held(Ends::Never), 0), None);
         assert!(index.due(b"p", held(1), 0).is_some());
         assert!(index.due(b"p", Listing::Kept, 0).is_some());
-        assert!(index.due(b"p", held(300), 1).is_some(), "the store may have lost the note");
+        assert!(
+            index.due(b"p", held(300), 1).is_some(),
+            "the store may have lost the registration"
+        );
     }
 }

@@ -30,7 +30,7 @@ pub(super) const BACKGROUND: JobDelivery = JobDelivery {
     acknowledgement: Acknowledgement::NONE,
     cost: Cost::from_micros(20),
 };
-/// How index notes and revocations are sent: several in one script call.
+/// How registrations in the index and revocations are sent: several in one script call.
 pub(super) const LISTING: JobDelivery = JobDelivery { priority: Priority::Call, ..BACKGROUND };
 
 /// The shortest queue in which the wait for each job is measured.
@@ -73,7 +73,7 @@ pub(super) struct JobDelivery {
 
 impl JobDelivery {
     /// The delivery of a decision.
-    pub(super) fn of<D: Decision>(decision: &D) -> JobDelivery {
+    pub(super) fn for_decision<D: Decision>(decision: &D) -> JobDelivery {
         JobDelivery {
             priority: D::PROPERTIES.priority,
             is_repeatable: (D::PROPERTIES.is_repeatable)(decision),
@@ -193,12 +193,12 @@ impl Job {
 
     /// Marks it as sent, before it is written to a socket: from now on its fate is unknown.
     /// Returns false, and it must not be sent, if its call has given it up.
-    pub(super) fn note_sent(&self) -> bool {
+    pub(super) fn mark_sent(&self) -> bool {
         self.progress.swap(SENT, Ordering::AcqRel) != GIVEN_UP
     }
 
     /// The node said that it did not execute it.
-    pub(super) fn note_unexecuted(&self) {
+    pub(super) fn mark_unexecuted(&self) {
         let unless_given_up = |progress| match progress {
             SENT if !self.repeated => Some(REDIRECTED),
             _ => None,
@@ -207,8 +207,8 @@ impl Job {
         let _ = self.progress.fetch_update(order, Ordering::Acquire, unless_given_up);
     }
 
-    /// Refuses it: it would not be executed in time.
-    pub(super) fn refuse(self) {
+    /// Rejects it, because it would not be executed in time.
+    pub(super) fn reject(self) {
         self.answer(Err(budget::overloaded(ReachedLimit::Overload)));
     }
 

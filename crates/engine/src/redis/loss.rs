@@ -32,7 +32,7 @@ impl Redis {
         self.topology.nodes().iter().filter_map(|node| loss(node)).collect()
     }
 
-    /// Accepts the losses of all nodes. Returns those that were not accepted before.
+    /// Accepts the losses of all nodes. Returns the losses that were not accepted before.
     pub(in super::super) async fn accept_store_loss(&self) -> Result<Vec<StoreLoss>, Error> {
         let mut accepted = Vec::new();
         for node in self.topology.nodes() {

@@ -5,7 +5,7 @@
 
 use redis::{ErrorKind, RedisResult, Value};
 
-use super::{address::Endpoint, bounded, source::CONNECT_TIMEOUT};
+use super::{address::Endpoint, socket, source::CONNECT_TIMEOUT};
 
 /// A range of slots with its primary and replicas, each as `host:port`.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,8 +21,8 @@ pub(super) struct SlotRange {
 /// Asks a node for the map. A node that does not know its own host is taken to be at the host that
 /// was asked.
 pub(super) async fn parse_map(asked: &Endpoint) -> RedisResult<Vec<SlotRange>> {
-    let mut socket = bounded::connect(asked, CONNECT_TIMEOUT).await?;
-    let value: Value = redis::cmd("CLUSTER").arg("SLOTS").query_async(&mut *socket).await?;
+    let mut socket = socket::connect(asked, CONNECT_TIMEOUT).await?;
+    let value: Value = redis::cmd("CLUSTER").arg("SLOTS").query_async(&mut socket).await?;
     parse(value, asked.host()).ok_or_else(|| {
         (ErrorKind::UnexpectedReturnType, "cannot parse the answer to CLUSTER SLOTS").into()
     })

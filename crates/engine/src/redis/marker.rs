@@ -150,7 +150,7 @@ impl Markers {
     }
 
     /// Remembers a marker.
-    pub(super) fn note(&self, marker: &Marker) {
+    pub(super) fn record(&self, marker: &Marker) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(marker.key.clone(), marker.id().to_owned());
     }

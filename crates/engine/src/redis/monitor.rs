@@ -1,13 +1,13 @@
 //! The health of one node: its condition, primary id and clock.
 //!
 //! The routing asks [`Monitor::check`] before it sends a job, so that a call to an unreachable node
-//! fails at once. A probe runs every 250 ms, also while calls are answered: Redis can restart unnoticed if
-//! calls use only connections that were opened afterwards. Pipelines report answers, lost
+//! fails immediately. A probe runs every 250 ms, also while calls are answered, since Redis can restart
+//! unnoticed if calls use only connections that were opened afterwards. Pipelines report answers, lost
 //! connections and failed connects.
 //!
 //! # What it derives
 //! - The condition: up, refusing writes, or down with the reason.
-//! - The epoch of connections: a lost connection raises it, and older connections are not lent
+//! - The epoch of connections: a lost connection raises it, and older connections are not used
 //!   again.
 //! - Failovers: another primary id than before, or a restarted primary (`primary_id`).
 //! - The token lead over the node's clock (`skew`). It is measured on every new connection before a
@@ -68,7 +68,7 @@ pub(super) struct Monitor {
     eviction: Eviction,
     /// The condition of the node.
     state: watch::Sender<StoreState>,
-    /// Raised by each lost connection; connections of an older epoch are not lent again.
+    /// Raised by each lost connection; connections of an older epoch are not used again.
     epoch: AtomicU64,
     /// Whether a call was answered since the last probe.
     answered: AtomicBool,
@@ -168,12 +168,12 @@ impl Monitor {
     }
 
     /// Records that a call was answered: a slow probe then does not mean down.
-    pub(super) fn note_answer(&self) {
+    pub(super) fn record_answer(&self) {
         self.answered.store(true, Ordering::Relaxed);
     }
 
     /// Retires the connections made in `epoch` and before.
-    pub(super) fn note_loss(&self, epoch: u64) {
+    pub(super) fn record_loss(&self, epoch: u64) {
         if self.epoch.fetch_max(epoch + 1, Ordering::AcqRel) <= epoch {
             self.shared.losses.fetch_add(1, Ordering::AcqRel);
         }
@@ -182,7 +182,7 @@ impl Monitor {
     /// Records a failed connect. It does not mean down: the node may have its maximum of clients
     /// while existing connections work. While the node is unusable, the reason comes from the
     /// probe.
-    pub(super) fn note_failed_connect(&self, error: &RedisError) {
+    pub(super) fn record_failed_connect(&self, error: &RedisError) {
         let mut reason = self.reason();
         if self.is_up() {
             *reason = format!("cannot connect: {error}");
@@ -215,7 +215,7 @@ impl Monitor {
     fn fall(&self, why: &str) -> StoreState {
         let mut reason = self.reason();
         why.clone_into(&mut reason);
-        self.note_loss(self.epoch());
+        self.record_loss(self.epoch());
         self.state.send_replace(StoreState::Down)
     }
 
@@ -229,14 +229,14 @@ impl Monitor {
         }
     }
 
-    /// Asks the Sentinels every second whether another primary leads. Returns at once without
-    /// Sentinels.
+    /// Asks the Sentinels every second whether another primary leads. Returns immediately
+    /// without Sentinels.
     pub(super) async fn follow(&self) {
         while self.source.can_move() {
             sleep(ASK_EVERY).await;
             if self.is_up() && self.source.has_moved().await {
                 tracing::info!("the Sentinels name another primary");
-                self.note_loss(self.epoch());
+                self.record_loss(self.epoch());
             }
         }
     }
@@ -276,7 +276,7 @@ impl Monitor {
 
     /// Records the primary id. Another id is a failover: the clock must be measured again, and
     /// older connections are retired.
-    fn note_leader(&self, leader: PrimaryId) {
+    fn record_primary(&self, leader: PrimaryId) {
         if leader.history.is_empty() {
             return; // It does not say.
         }
@@ -284,7 +284,7 @@ impl Monitor {
         let mut is_measured = lock(&self.is_measured);
         let mut seen = lock(&self.seen);
         let has_changed = match &mut *seen {
-            Some(seen) => seen.note(leader),
+            Some(seen) => seen.record(leader),
             none => {
                 // It may be the successor of a node that failed.
                 let is_successor = self.shared.failovers() > 0;
@@ -295,14 +295,14 @@ impl Monitor {
         drop(seen);
         if has_changed {
             *is_measured = false;
-            self.shared.note_failover();
-            self.note_loss(self.epoch());
+            self.shared.record_failover();
+            self.record_loss(self.epoch());
         }
     }
 
     /// Records a reading of the clock. `told` is the lead that other servers know. Returns the lead
     /// in effect, in µs.
-    fn note_clock(&self, reading: &Reading, told: u64) -> u64 {
+    fn record_clock(&self, reading: &Reading, told: u64) -> u64 {
         let mut is_measured = lock(&self.is_measured);
         let is_new = !std::mem::replace(&mut *is_measured, true);
         let behind = self.shared.skew.ahead(reading);
@@ -329,7 +329,7 @@ impl Monitor {
                  ahead of it by `seconds`"
             );
         }
-        self.shared.skew.note(reading, ahead);
+        self.shared.skew.record(reading, ahead);
         ahead
     }
 

@@ -6,12 +6,12 @@
 //! | pipeline | decisions |
 //! |---|---|
 //! | plain | most |
-//! | acknowledged | those that replicas must acknowledge |
-//! | bulk | listings and other decisions that hold Redis for long |
+//! | acknowledged | decisions that replicas must acknowledge |
+//! | bulk | listings and other decisions that occupy Redis for long |
 //! | upkeep | the same for background work |
 //!
-//! The bulk and upkeep pipelines of all threads share one turn: one of their batches is in flight
-//! at a time.
+//! The bulk and upkeep pipelines of all threads share one permit, so that one of their batches is in
+//! flight at a time.
 
 use std::{
     fmt,
@@ -31,11 +31,11 @@ pub(super) struct Node {
     pub(super) monitor: Arc<Monitor>,
     shared: Arc<Shared>,
     /// The most connections of a plain or acknowledged pipeline.
-    connections: u32,
+    connections: usize,
     /// The pipelines of each thread, created on first use: they need that thread's runtime.
     pipelines: Box<[OnceLock<ThreadPipelines>]>,
-    /// Held by the bulk or upkeep batch in flight.
-    turn: Arc<Semaphore>,
+    /// The permit of the bulk or upkeep batch in flight.
+    permit: Arc<Semaphore>,
 }
 
 /// The pipelines of one thread.
@@ -44,9 +44,9 @@ struct ThreadPipelines {
     plain: Arc<Pipeline>,
     /// For decisions that replicas must acknowledge: WAIT blocks the connection.
     acknowledged: Arc<Pipeline>,
-    /// For listings and other decisions that hold Redis for long.
+    /// For listings and other decisions that occupy Redis for long.
     bulk: Arc<Pipeline>,
-    /// For background work that holds Redis for long, so that calls need not queue behind it.
+    /// For background work that occupies Redis for long, so that calls need not queue behind it.
     upkeep: Arc<Pipeline>,
 }
 
@@ -62,16 +62,16 @@ pub(super) struct Plan {
 }
 
 impl Node {
-    /// Creates a node in `state`, which holds until the first probe.
+    /// Creates a node that is in `state` until the first probe.
     pub(super) fn new(source: NodeSource, state: StoreState, plan: &Plan) -> Arc<Node> {
         let Plan { shared, eviction, connections, workers } = plan;
         Arc::new(Node {
             monitor: Arc::new(Monitor::new(source, state, *eviction, shared.clone())),
             shared: shared.clone(),
-            connections: connections.div_ceil((*workers).max(1) as u32),
+            connections: (*connections as usize).div_ceil((*workers).max(1)),
             // One more for threads that are not workers, such as the sweeper's.
             pipelines: (0..=*workers).map(|_| OnceLock::new()).collect(),
-            turn: Arc::new(Semaphore::new(1)),
+            permit: Arc::new(Semaphore::new(1)),
         })
     }
 
@@ -82,7 +82,7 @@ impl Node {
             let pipeline =
                 || Pipeline::new(self.shared.clone(), self.monitor.clone(), self.connections);
             let bulk =
-                || Pipeline::bulk(self.shared.clone(), self.monitor.clone(), self.turn.clone());
+                || Pipeline::bulk(self.shared.clone(), self.monitor.clone(), self.permit.clone());
             ThreadPipelines {
                 plain: pipeline(),
                 acknowledged: pipeline(),

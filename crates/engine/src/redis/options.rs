@@ -36,16 +36,17 @@ pub struct RedisOptions {
     pub store_id: Option<String>,
     /// The number of worker threads of the server.
     pub workers: usize,
-    /// The most calls in flight; further ones are refused at once.
+    /// The most calls in flight; further ones are rejected immediately.
     pub calls_max: usize,
-    /// The most decisions in each queue of a pipeline; further ones are refused at once.
+    /// The most decisions in each queue of a pipeline; further ones are rejected immediately.
     pub queued_max: usize,
     /// The longest that a call waits for Redis, whatever its deadline: a node that vanished must not
     /// occupy connections for longer.
     pub answer_timeout: Duration,
     /// The prefix of every key.
     pub key_prefix: String,
-    /// The number of servers on this Redis, 1 to 1000. The fallback grants each of them its share.
+    /// The number of servers on this Redis, 1 to 1000. The fallback of each server grants the
+    /// configured numbers divided by this number.
     pub replicas: u32,
     /// Lua that sets `now` in place of Redis's clock, for tests that step the time. `None` in
     /// production.

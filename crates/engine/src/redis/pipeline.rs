@@ -1,8 +1,8 @@
 //! A pipeline: sends the jobs of one thread to one node, in batches.
 //!
 //! `node` picks the pipeline of a job; `exchange` sends a batch. Each thread has its own pipelines
-//! to each node, with their own connections. A job on an idle pipeline is sent at once. Jobs that
-//! arrive while batches are in flight form the next batch. There is no timer, so the batch size
+//! to each node, with their own connections. A job on an idle pipeline is sent immediately. Jobs
+//! that arrive while batches are in flight form the next batch. There is no timer, so the batch size
 //! follows the load.
 //!
 //! A bulk pipeline has one batch in flight, with the jobs of one script call or of one caller's
@@ -10,13 +10,14 @@
 //!
 //! # Order and overload
 //! - Jobs that free capacity go first. They take at most half of a batch while others wait.
-//! - The others wait in a line for each namespace, and batches take from the lines in turn (`fair`).
-//! - A job is refused if `redis.queued_max` jobs of its kind wait: those that free capacity, or the
-//!   others. Each namespace has an equal share of the others. The only job of a call is also refused if its expected wait exceeds three quarters of
+//! - The others wait in a line for each namespace; batches serve the lines round robin (`fair`).
+//! - A job is rejected if `redis.queued_max` jobs of its kind wait, where jobs that free capacity are one
+//!   kind and all others the second. The places of the second kind are divided equally among the waiting
+//!   namespaces. The only job of a call is also rejected if its expected wait exceeds three quarters of
 //!   its time.
 //! - A job whose call has ended is dropped before it is sent.
-//! - If the node becomes unreachable, waiting jobs fail at once. Jobs in flight keep their
-//!   deadlines.
+//! - If the node becomes unreachable, waiting jobs fail immediately. Jobs in flight keep
+//!   their deadlines.
 
 use std::{
     collections::VecDeque,
@@ -25,12 +26,12 @@ use std::{
     time::Duration,
 };
 
-use bb8_redis::bb8;
-use tokio::sync::{Semaphore, watch};
+use redis::RedisError;
+use tokio::sync::{Notify, Semaphore};
 
 use super::{
     StoreState,
-    connection::{self, Connector, NodeConnection},
+    connection::NodeConnection,
     fair::{InLine, Lines},
     job::Job,
     monitor::Monitor,
@@ -41,22 +42,24 @@ use tollgate_core::{Cost, time::monotonic};
 /// The most batches of a pipeline in flight. While Redis executes one, the next is in its socket.
 const BATCHES_MAX: usize = 4;
 /// The most jobs of a batch, apart from further jobs of the last call.
-const TAKE_MAX: usize = 512;
+const JOBS_MAX: usize = 512;
 /// The connections of a bulk pipeline: one in use, and one in case its batch hangs.
-const BULK_CONNECTIONS: u32 = 2;
+const BULK_CONNECTIONS: usize = 2;
+/// The time after which an unused connection is closed, when another one is used.
+const IDLE_MAX: Duration = Duration::from_secs(600);
 
 /// A pipeline to a node.
 #[derive(Debug)]
 pub(super) struct Pipeline {
     pub(super) shared: Arc<Shared>,
     pub(super) monitor: Arc<Monitor>,
-    /// The connections of this pipeline.
-    pool: bb8::Pool<Connector>,
-    /// The number of failed connects of the pool.
-    failed: Arc<watch::Sender<u64>>,
+    /// The most connections.
+    connections: usize,
     queue: Mutex<JobQueue>,
-    /// For a bulk pipeline: a batch needs this permit while it is in flight.
-    turn: Option<Arc<Semaphore>>,
+    /// Notified of each connection that becomes idle, for a sender that is connecting.
+    returned: Notify,
+    /// For a bulk pipeline: the permit that a batch needs while it is in flight.
+    permit: Option<Arc<Semaphore>>,
 }
 
 #[derive(Debug, Default)]
@@ -67,47 +70,44 @@ struct JobQueue {
     waiting: Lines<Job>,
     /// The measured wait for each job ahead, as a moving average.
     each: Duration,
-    /// Batches in flight, or about to start.
+    /// Senders with a batch in flight, or about to start one. A batch that hangs on an unreachable
+    /// node does not count.
     batches: usize,
-    /// Whether a batch has started and takes the waiting jobs next.
+    /// All senders. Each has at most one connection.
+    senders: usize,
+    /// Whether a sender has started and takes the waiting jobs next.
     is_starting: bool,
+    /// The connections that no sender uses, the last used at the end.
+    idle: Vec<NodeConnection>,
 }
 
 impl Pipeline {
-    /// Creates a pipeline with at most `connections`. Call it on the thread that uses it: the pool
-    /// belongs to that thread's runtime.
+    /// Creates a pipeline with at most `connections`.
     pub(super) fn new(
         shared: Arc<Shared>,
         monitor: Arc<Monitor>,
-        connections: u32,
+        connections: usize,
     ) -> Arc<Pipeline> {
         Pipeline::with(shared, monitor, connections, None)
     }
 
-    /// Creates a bulk pipeline. Pipelines with the same `turn` have one batch in flight together.
+    /// Creates a bulk pipeline. Pipelines with the same `permit` have one batch in flight together.
     pub(super) fn bulk(
         shared: Arc<Shared>,
         monitor: Arc<Monitor>,
-        turn: Arc<Semaphore>,
+        permit: Arc<Semaphore>,
     ) -> Arc<Pipeline> {
-        Pipeline::with(shared, monitor, BULK_CONNECTIONS, Some(turn))
+        Pipeline::with(shared, monitor, BULK_CONNECTIONS, Some(permit))
     }
 
     fn with(
         shared: Arc<Shared>,
         monitor: Arc<Monitor>,
-        connections: u32,
-        turn: Option<Arc<Semaphore>>,
+        connections: usize,
+        permit: Option<Arc<Semaphore>>,
     ) -> Arc<Pipeline> {
-        let failed = Arc::new(watch::Sender::new(0));
-        let pool = bb8::Pool::builder()
-            .max_size(connections)
-            // No PING: it would double the round trips.
-            .test_on_check_out(false)
-            // The deadline of each call bounds the wait.
-            .retry_connection(false)
-            .build_unchecked(Connector::new(monitor.clone(), failed.clone()));
-        Arc::new(Pipeline { shared, monitor, pool, failed, queue: Mutex::default(), turn })
+        let (queue, returned) = (Mutex::default(), Notify::new());
+        Arc::new(Pipeline { shared, monitor, connections, queue, returned, permit })
     }
 
     /// Queues a job, and starts a batch if fewer than the maximum are in flight.
@@ -116,26 +116,85 @@ impl Pipeline {
         job.ahead = queue.waiting.ahead(job.namespace);
         if queue.has_no_room(&job, self.shared.queued_max) {
             drop(queue);
-            return job.refuse();
+            return job.reject();
         }
         if job.sheds && queue.wait(&job) > job.time() * 3 / 4 {
             drop(queue);
-            return job.refuse();
+            return job.reject();
         }
         if job.delivery.frees_capacity() {
             queue.first.push_back(job)
         } else {
             queue.waiting.push_back(job)
         }
-        let batches_max = if self.turn.is_some() { 1 } else { BATCHES_MAX };
-        if queue.is_starting || queue.batches >= batches_max {
+        if queue.senders >= self.connections || !self.start(&mut queue) {
             return;
         }
-        queue.is_starting = true;
-        queue.batches += 1;
+        queue.senders += 1;
         drop(queue);
         // A task: one caller may be cancelled while the others wait.
-        tokio::spawn(Batches { pipeline: self.clone(), is_counted: true }.drive());
+        tokio::spawn(Sender { pipeline: self.clone(), is_counted: true, has_ended: false }.run());
+    }
+
+    /// Counts a sender that takes the waiting jobs next. Returns false if there is one already, or if
+    /// the most batches are in flight.
+    fn start(&self, queue: &mut JobQueue) -> bool {
+        let batches_max = if self.permit.is_some() { 1 } else { BATCHES_MAX };
+        let may_start = !queue.is_starting && queue.batches < batches_max;
+        if may_start {
+            queue.is_starting = true;
+            queue.batches += 1;
+        }
+        may_start
+    }
+
+    /// Returns an idle connection, or a new one. Fails immediately if the node becomes unreachable.
+    async fn acquire_connection(&self) -> Result<NodeConnection, RedisError> {
+        if let Some(idle) = self.pop_idle() {
+            return Ok(idle);
+        }
+        // Boxed: the task of a batch stays small, since most batches find an idle connection.
+        let mut connect = Box::pin(NodeConnection::connect(&self.monitor));
+        loop {
+            tokio::select! {
+                made = &mut connect => return made,
+                () = self.returned.notified() => {}
+            }
+            if let Some(idle) = self.pop_idle() {
+                return Ok(idle);
+            }
+        }
+    }
+
+    /// Returns an idle connection that was made after the last lost one: if one connection breaks, the
+    /// others are usually dead, too.
+    fn pop_idle(&self) -> Option<NodeConnection> {
+        let epoch = self.monitor.epoch();
+        let mut queue = self.lock();
+        queue.idle.retain(|connection| connection.epoch >= epoch);
+        let mut connection = queue.idle.pop()?;
+        drop(queue);
+        if connection.socket.is_free() {
+            return Some(connection);
+        }
+        self.monitor.record_loss(connection.epoch);
+        None
+    }
+
+    /// Keeps a connection for the next batch, unless it is broken.
+    fn push_idle(&self, mut connection: NodeConnection) {
+        if connection.is_broken {
+            return;
+        }
+        connection.used = monotonic();
+        let mut queue = self.lock();
+        let is_old = |idle: &NodeConnection| connection.used.duration_since(idle.used) > IDLE_MAX;
+        if queue.idle.first().is_some_and(is_old) {
+            queue.idle.remove(0);
+        }
+        queue.idle.push(connection);
+        drop(queue);
+        self.returned.notify_one();
     }
 
     /// Fails all waiting jobs, because the node is unreachable.
@@ -147,13 +206,13 @@ impl Pipeline {
         first.into_iter().chain(waiting.drain()).for_each(|job| job.answer(Err(down.clone())));
     }
 
-    /// Locks the queue; never held over an `.await`.
+    /// Locks the queue. It is never locked across an `.await`.
     fn lock(&self) -> MutexGuard<'_, JobQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the jobs of the next batch; drops those whose call has ended.
-    fn take(&self) -> Vec<Job> {
+    /// Removes the jobs of the next batch from the queue; drops jobs whose call has ended.
+    fn take_batch(&self) -> Vec<Job> {
         let now = monotonic();
         let mut queue = self.lock();
         queue.is_starting = false;
@@ -163,9 +222,9 @@ impl Pipeline {
             queue.each = (queue.each * 7 + each) / 8;
         }
         let number = queue.first.len() + queue.waiting.len();
-        let (mut taken, mut cost) = (Vec::with_capacity(number.min(TAKE_MAX)), 0);
+        let (mut taken, mut cost) = (Vec::with_capacity(number.min(JOBS_MAX)), 0);
         // Half of a batch remains for the others, if there are any.
-        let most = if queue.waiting.is_empty() { TAKE_MAX } else { TAKE_MAX / 2 };
+        let most = if queue.waiting.is_empty() { JOBS_MAX } else { JOBS_MAX / 2 };
         // The batch of the last job. A part of it would overtake the rest on another connection.
         let mut batch = 0;
         while let Some(first) = queue.first.front()
@@ -177,8 +236,8 @@ impl Pipeline {
         batch = 0;
         while let Some(next) = queue.waiting.front() {
             cost += next.delivery.cost.micros();
-            let is_full = match self.turn {
-                None => taken.len() >= TAKE_MAX && !next.follows(batch),
+            let is_full = match self.permit {
+                None => taken.len() >= JOBS_MAX && !next.follows(batch),
                 // The jobs of one call go together, since Redis reads a bounded number of bytes at
                 // a time and serves others in between. Background work may be split.
                 Some(_) if next.follows(batch) && !next.delivery.is_background() => false,
@@ -201,8 +260,7 @@ impl JobQueue {
         self.each * job.ahead as u32
     }
 
-    /// Whether as many jobs of this kind and namespace wait as may. Drops those whose call has ended
-    /// first.
+    /// Whether the most jobs of this kind and namespace wait, after dropping jobs whose call has ended.
     fn has_no_room(&mut self, job: &Job, queued_max: usize) -> bool {
         if job.delivery.frees_capacity() {
             if self.first.len() >= queued_max {
@@ -222,53 +280,75 @@ impl JobQueue {
         self.first.is_empty() && self.waiting.is_empty()
     }
 
-    /// Removes a batch from the count.
+    /// Removes a sender from the count of batches.
     fn leave(&mut self) {
         self.batches -= 1;
         self.is_starting = false;
     }
 }
 
-/// A sequence of batches on one connection slot.
-struct Batches {
+/// Sends batches, one after the other, each on a connection that no other sender uses meanwhile.
+struct Sender {
     pipeline: Arc<Pipeline>,
-    /// Whether it counts towards the pipeline's batches in flight.
+    /// Whether it counts towards the batches in flight.
     is_counted: bool,
+    /// Whether it counts no more towards the senders.
+    has_ended: bool,
 }
 
-impl Batches {
+impl Sender {
     /// Sends batches until no job waits.
-    async fn drive(mut self) {
+    async fn run(mut self) {
+        let pipeline = self.pipeline.clone();
         while self.goes_on() {
-            // Borrows the connection first: jobs that arrive until then join the batch.
-            let pipeline = self.pipeline.clone();
-            match connection::borrow(&pipeline.pool, &pipeline.monitor, &pipeline.failed).await {
-                Ok(mut connection) => self.send(&mut connection).await,
-                Err(error) => {
-                    pipeline.take().into_iter().for_each(|job| job.answer(Err(error.clone())));
+            // The connection comes first: jobs that arrive until then join the batch.
+            match pipeline.acquire_connection().await {
+                Ok(mut connection) => {
+                    self.send(&mut connection).await;
+                    pipeline.push_idle(connection);
+                }
+                Err(_) if self.leave_to_others() => return,
+                Err(_) => {
+                    let down = pipeline.monitor.down();
+                    pipeline.take_batch().into_iter().for_each(|job| job.answer(Err(down.clone())));
                 }
             }
         }
     }
 
-    /// Whether jobs wait. If not, the next job starts new batches.
+    /// Whether jobs wait for this sender. If not, it ends, and the next job starts another one.
     fn goes_on(&mut self) -> bool {
-        let mut queue = self.pipeline.lock();
-        if self.is_counted && queue.is_empty() {
-            self.is_counted = false;
-            queue.leave();
+        let pipeline = self.pipeline.clone();
+        let mut queue = pipeline.lock();
+        let has_jobs = !queue.is_empty();
+        // A batch that hung does not count any more; then others may have started in place of it.
+        let goes_on = has_jobs && (self.is_counted || pipeline.start(&mut queue));
+        self.is_counted |= goes_on;
+        if !goes_on {
+            self.end(&mut queue);
         }
-        self.is_counted
+        goes_on
+    }
+
+    /// Ends after a failed connect if another sender takes the waiting jobs.
+    fn leave_to_others(&mut self) -> bool {
+        let pipeline = self.pipeline.clone();
+        let mut queue = pipeline.lock();
+        let has_others = queue.batches > 1;
+        if has_others {
+            self.end(&mut queue);
+        }
+        has_others
     }
 
     /// Sends one batch, and returns when it is answered.
     async fn send(&mut self, connection: &mut NodeConnection) {
         let pipeline = self.pipeline.clone();
-        let turn = match &pipeline.turn {
-            Some(turn) => turn.acquire().await.ok(),
+        let permit = match &pipeline.permit {
+            Some(permit) => permit.acquire().await.ok(),
             None => None,
         };
-        let jobs = pipeline.take();
+        let jobs = pipeline.take_batch();
         if jobs.is_empty() {
             return;
         }
@@ -281,22 +361,32 @@ impl Batches {
         }
         // Only the jobs in flight wait for a hanging node. Release the slot for later jobs, and
         // fail the waiting ones.
-        self.release();
-        drop(turn);
+        self.release(&mut pipeline.lock());
+        drop(permit);
         pipeline.fail_waiting();
         exchange.await;
     }
 
-    /// Frees the slot of a batch that no longer counts.
-    fn release(&mut self) {
+    /// Does not count towards the batches in flight any more.
+    fn release(&mut self, queue: &mut JobQueue) {
         if take(&mut self.is_counted) {
-            self.pipeline.lock().leave();
+            queue.leave();
         }
+    }
+
+    /// Does not count any more.
+    fn end(&mut self, queue: &mut JobQueue) {
+        self.release(queue);
+        self.has_ended = true;
+        queue.senders -= 1;
     }
 }
 
-impl Drop for Batches {
+impl Drop for Sender {
     fn drop(&mut self) {
-        self.release();
+        if !self.has_ended {
+            let pipeline = self.pipeline.clone();
+            self.end(&mut pipeline.lock());
+        }
     }
 }

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_say_is_no_reason() {
+    fn missing_fields_are_no_reason_to_refuse() {
         assert_eq!(told(""), None);
         assert_eq!(told("redis_version:what\r\n"), None);
     }

@@ -57,7 +57,7 @@ impl SeenPrimary {
 
     /// Records the id of the last answer. Returns whether another primary leads now. Without a
     /// `run_id` the answer is taken to be of the same process.
-    pub(super) fn note(&mut self, mut leader: PrimaryId) -> bool {
+    pub(super) fn record(&mut self, mut leader: PrimaryId) -> bool {
         if leader.process.is_empty() {
             leader.process.clone_from(&self.leader.process);
         }

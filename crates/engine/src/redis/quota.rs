@@ -182,7 +182,7 @@ impl Redis {
                 if (D::PROPERTIES.adds)(decision) > 0 {
                     used.add_bytes((D::PROPERTIES.adds)(decision))?;
                 }
-                Ok(Quota::of::<D>(used))
+                Ok(Quota::for_verb::<D>(used))
             }
         };
         Quotas(decisions.iter().zip(used).map(quota).collect())
@@ -244,7 +244,7 @@ async fn is_known(pending: Pending) -> Result<bool, Error> {
 
 impl Quota {
     /// Adds the entry that a decision may add to a limited total.
-    fn of<D: Decision>(used: Arc<NamespaceUse>) -> Quota {
+    fn for_verb<D: Decision>(used: Arc<NamespaceUse>) -> Quota {
         match D::PROPERTIES.kind.map(Total::from).filter(|total| used.has_limit(*total)) {
             None => Quota::default(),
             Some(total) => {

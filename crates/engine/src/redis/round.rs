@@ -1,5 +1,5 @@
-//! Background commands on the index: the claim to sweep, the partitions whose look is due, the
-//! schedule of looks, and the number of names.
+//! Background commands on the index: the claim to sweep, the partitions whose visit is due, the
+//! schedule of visits, and the number of names.
 //!
 //! Called by `sweeper::shared`. One server sweeps at a time; any other takes over 1.2 s after its
 //! last `claim`.
@@ -8,9 +8,8 @@ use std::time::Instant;
 
 use super::{
     PartitionCursor, Redis,
-    index::{self, IndexOf, Look},
+    index::{self, IndexOf, Visit, pages},
     job::{BACKGROUND, JobDelivery, LISTING},
-    listing::pages,
 };
 use tollgate_core::{
     Arguments, OK, Reply,
@@ -25,7 +24,7 @@ use tollgate_core::{
 statuses! { CLAIM_ANOTHER = 0, CLAIM_THIS = 1 }
 
 /// The time for which a server counts as the sweeping one after `claim`.
-const HOLD: Millis = Millis(1200);
+const CLAIM: Millis = Millis(1200);
 
 impl Redis {
     /// Claims to be the server that sweeps. Returns the time of the store, or `None` if another
@@ -36,7 +35,7 @@ impl Redis {
         deadline: Instant,
     ) -> Result<Option<Timestamp>, Error> {
         self.check()?;
-        let claim = index::claim(&self.key_prefix, index, self.hub.channel(), HOLD).finish();
+        let claim = index::claim(&self.key_prefix, index, self.hub.channel(), CLAIM).finish();
         let mut reply = self.ask(&script::index::CLAIM, claim, BACKGROUND, deadline).await?;
         match (reply.number()?, Timestamp(reply.number()?)) {
             (CLAIM_ANOTHER, _) => Ok(None),
@@ -45,7 +44,7 @@ impl Redis {
         }
     }
 
-    /// The partitions whose scheduled look has come, at most `limit`, the longest overdue first.
+    /// The partitions whose scheduled visit is due, at most `limit`, the longest overdue first.
     /// Returns whether there are more.
     pub(in super::super) async fn due(
         &self,
@@ -55,10 +54,10 @@ impl Redis {
     ) -> Result<(Vec<PartitionCursor>, bool), Error> {
         let due = index::due(&self.key_prefix, index, limit).finish();
         let delivery = pages(BACKGROUND, limit);
-        index::parse_noted(&mut self.ask(&script::index::DUE, due, delivery, deadline).await?)
+        index::parse_cursors(&mut self.ask(&script::index::DUE, due, delivery, deadline).await?)
     }
 
-    /// The partitions with the latest notes, at most `limit`.
+    /// The partitions with the latest registrations, at most `limit`.
     pub(in super::super) async fn latest(
         &self,
         index: IndexOf,
@@ -68,7 +67,7 @@ impl Redis {
         let latest = index::latest(&self.key_prefix, index, limit).finish();
         let delivery = pages(BACKGROUND, limit);
         let mut reply = self.ask(&script::index::LATEST, latest, delivery, deadline).await?;
-        Ok(index::parse_noted(&mut reply)?.0)
+        Ok(index::parse_cursors(&mut reply)?.0)
     }
 
     /// A page of an index after a cursor, and whether more names follow. With the default namespace
@@ -84,7 +83,7 @@ impl Redis {
         let after = after.map(|cursor| (cursor.noted, cursor.name.as_bytes()));
         let list = index::list(&self.key_prefix, index, namespace, limit, after).finish();
         let delivery = pages(BACKGROUND, limit);
-        index::parse_noted(&mut self.ask(&script::index::LIST, list, delivery, deadline).await?)
+        index::parse_cursors(&mut self.ask(&script::index::LIST, list, delivery, deadline).await?)
     }
 
     /// The number of names of a namespace in the index.
@@ -100,21 +99,21 @@ impl Redis {
         reply.number()
     }
 
-    /// Schedules the next look at partitions. Removes empty ones from the index if they were last
-    /// noted before `before`. Returns for each whether it was removed.
+    /// Schedules the next visit to partitions. Removes empty ones from the index if they were last
+    /// registered before `before`. Returns for each whether it was removed.
     pub(in super::super) async fn schedule(
         &self,
         index: IndexOf,
-        looks: &[Look],
+        visits: &[Visit],
         before: Timestamp,
         deadline: Instant,
     ) -> Result<Vec<bool>, Error> {
-        let send = |look| {
-            let schedule = index::schedule(&self.key_prefix, index, look, before).finish();
+        let send = |visit| {
+            let schedule = index::schedule(&self.key_prefix, index, visit, before).finish();
             self.send(&script::index::SCHEDULE, schedule, LISTING, deadline)
         };
-        let pending: Vec<_> = looks.iter().map(send).collect();
-        let mut left = Vec::with_capacity(looks.len());
+        let pending: Vec<_> = visits.iter().map(send).collect();
+        let mut left = Vec::with_capacity(visits.len());
         for pending in pending {
             let mut reply = pending.wait().await?.reply;
             left.push((reply.number()?, reply.number()?) == (OK, 1));

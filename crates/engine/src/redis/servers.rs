@@ -5,8 +5,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use redis::{RedisResult, aio::MultiplexedConnection, cmd};
+use redis::{RedisResult, cmd};
 use tokio::time::timeout;
+
+use super::socket::RedisSocket;
 
 /// The longest wait for the answer. It delays the next probe, so it is short.
 const ANSWER_MAX: Duration = Duration::from_millis(250);
@@ -30,7 +32,7 @@ pub(super) struct NodeServers {
 
 impl ServerChannels {
     /// The channels that differ from `own` only behind its last colon.
-    pub(super) fn of(own: &Arc<str>) -> ServerChannels {
+    pub(super) fn new(own: &Arc<str>) -> ServerChannels {
         let (prefix, random) = own.rsplit_once(':').unwrap_or(("", own));
         // Of equal length, so that another server's key prefix is no part of it.
         let pattern = format!("{prefix}:{}", "?".repeat(random.len()));
@@ -38,7 +40,7 @@ impl ServerChannels {
     }
 
     /// Counts the servers on a node. `None` if Redis refuses or does not answer.
-    pub(super) async fn count(&self, socket: &mut MultiplexedConnection) -> Option<NodeServers> {
+    pub(super) async fn count(&self, socket: &mut RedisSocket) -> Option<NodeServers> {
         let mut asked = cmd("PUBSUB");
         asked.arg("CHANNELS").arg(&self.pattern);
         let channels = timeout(ANSWER_MAX, asked.query_async(socket)).await;
@@ -53,7 +55,7 @@ impl ServerChannels {
 }
 
 /// Adds up the servers of all nodes. `None` if a node has not answered, and if this server is not
-/// among the servers: then its wake-ups, and perhaps those of others, are refused.
+/// among the servers: then Redis refuses its subscription, and perhaps the ones of others.
 pub(super) fn total(nodes: impl IntoIterator<Item = Option<NodeServers>>) -> Option<u32> {
     let mut total = NodeServers { servers: 0, has_own: false };
     for node in nodes {
@@ -79,7 +81,7 @@ mod tests {
 
     #[test]
     fn the_pattern_has_the_length_of_a_channel() {
-        let channels = ServerChannels::of(&"a:b:hints:0123".into());
+        let channels = ServerChannels::new(&"a:b:hints:0123".into());
         assert_eq!(channels.pattern, "a:b:hints:????");
     }
 }

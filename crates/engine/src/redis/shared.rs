@@ -29,7 +29,7 @@ pub(super) trait Router: fmt::Debug + Send + Sync {
     /// A probe key in a slot of the node at `source`; `None` while its slots are unknown.
     fn probe_key(&self, source: &NodeSource, prefix: &str) -> Option<String>;
     /// Records a redirect of a probe, so that the slots of its node are known again.
-    fn note_redirect(&self, redirect: &Redirect);
+    fn record_redirect(&self, redirect: &Redirect);
     /// Whether a slot has moved between nodes, or a node has failed over, since the start. Then a
     /// pool's primary id may have changed without this server having seen it.
     fn has_changed(&self) -> bool;
@@ -51,7 +51,7 @@ pub(super) enum Redirect {
 
 impl Redirect {
     /// The redirect that an error contains, if any.
-    pub(super) fn of(error: &RedisError) -> Option<Redirect> {
+    pub(super) fn from_error(error: &RedisError) -> Option<Redirect> {
         let to = |(place, slot): (&str, u16)| (place.to_owned(), slot);
         match error.kind() {
             redis::ErrorKind::Server(ServerErrorKind::Moved) => {
@@ -107,7 +107,7 @@ impl Shared {
     }
 
     /// Counts a failover.
-    pub(super) fn note_failover(&self) {
+    pub(super) fn record_failover(&self) {
         let failovers = self.failovers.fetch_add(1, Ordering::AcqRel) + 1;
         metrics::count(|cells| cells.failovers.add(1));
         tracing::warn!(

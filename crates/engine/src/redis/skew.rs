@@ -75,7 +75,7 @@ impl Skew {
     }
 
     /// Records a primary's clock and the lead of its tokens, in µs.
-    pub(super) fn note(&self, reading: &Reading, ahead: u64) {
+    pub(super) fn record(&self, reading: &Reading, ahead: u64) {
         let at = self.micros(reading.answered);
         // The highest offset that fits the reading.
         let offset = (reading.time + ahead) as i64 - self.micros(reading.asked);
@@ -109,7 +109,7 @@ mod tests {
         let skew = Skew::new();
         let first = reading(&skew, 0, 0);
         assert_eq!(skew.ahead(&first), 0, "nothing came before");
-        skew.note(&first, 0);
+        skew.record(&first, 0);
         // Ten seconds later a primary leads whose clock is 3 s behind, then one that is 2 s behind
         // that.
         let mut bound = TIME;
@@ -119,7 +119,7 @@ mod tests {
             assert!(next.time + ahead >= TIME + at + 2000, "{ahead}");
             assert!(next.time + ahead > bound);
             assert!(ahead.abs_diff(behind * 1_000_000) < 50_000, "{ahead}");
-            skew.note(&next, ahead);
+            skew.record(&next, ahead);
             bound = next.time + ahead;
         }
         // The first primary again, whose clock was right all along.
@@ -133,7 +133,7 @@ mod tests {
         let skew = Skew::new();
         for second in 0..10_000 {
             let drifted = -(second as i64) * 200;
-            skew.note(&reading(&skew, second * 1_000_000, drifted), 0);
+            skew.record(&reading(&skew, second * 1_000_000, drifted), 0);
         }
         let ahead = skew.ahead(&reading(&skew, 10_000_000_000, -2_000_000));
         assert!(ahead < 2_000_000, "{ahead}");

@@ -15,7 +15,7 @@ const TAGS_MAX: u32 = 109_758;
 static SCAN_TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     let mut tags = vec![0; SLOTS];
     for tag in 0..TAGS_MAX {
-        let Slot(slot) = Slot::of(format!("scan:{tag}").as_bytes());
+        let Slot(slot) = Slot::from_key(format!("scan:{tag}").as_bytes());
         tags[usize::from(slot)] = tag;
     }
     tags
@@ -28,7 +28,7 @@ pub(super) struct Slot(pub(super) u16);
 impl Slot {
     /// The slot of a key: of the text in its first braces if that is not empty, else of the whole
     /// key.
-    pub(super) fn of(key: &[u8]) -> Slot {
+    pub(super) fn from_key(key: &[u8]) -> Slot {
         let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
             let rest = &key[open + 1..];
             let close = rest.iter().position(|byte| *byte == b'}')?;
@@ -40,7 +40,9 @@ impl Slot {
     /// The smallest number that as a tag is in this slot; some thousands are tried.
     pub(super) fn tag(self) -> u32 {
         // Each slot has one: a test tries all.
-        (0..TAGS_MAX).find(|tag| Slot::of(tag.to_string().as_bytes()) == self).unwrap_or_default()
+        (0..TAGS_MAX)
+            .find(|tag| Slot::from_key(tag.to_string().as_bytes()) == self)
+            .unwrap_or_default()
     }
 
     /// A number N for which the hash tag `scan:N` is in this slot.
@@ -66,20 +68,23 @@ mod tests {
             ("foo{}bar", 14_292),
             ("", 0),
         ] {
-            assert_eq!(Slot::of(key.as_bytes()), Slot(slot), "{key}");
+            assert_eq!(Slot::from_key(key.as_bytes()), Slot(slot), "{key}");
         }
     }
 
     #[test]
     fn every_slot_has_a_tag() {
         let slots: HashSet<Slot> =
-            (0..TAGS_MAX).map(|tag| Slot::of(tag.to_string().as_bytes())).collect();
+            (0..TAGS_MAX).map(|tag| Slot::from_key(tag.to_string().as_bytes())).collect();
         assert_eq!(slots.len(), SLOTS);
         for slot in (0..SLOTS as u16).map(Slot) {
-            assert_eq!(Slot::of(format!("t:{{scan:{}}}:node", slot.scan_tag()).as_bytes()), slot);
+            assert_eq!(
+                Slot::from_key(format!("t:{{scan:{}}}:node", slot.scan_tag()).as_bytes()),
+                slot
+            );
         }
         for slot in [0, 1, 5461, 16_383].map(Slot) {
-            assert_eq!(Slot::of(format!("probe{{{}}}", slot.tag()).as_bytes()), slot);
+            assert_eq!(Slot::from_key(format!("probe{{{}}}", slot.tag()).as_bytes()), slot);
         }
     }
 }

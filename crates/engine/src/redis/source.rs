@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::{
     address::Endpoint,
-    bounded::{self, RedisSocket},
+    socket::{self, RedisSocket},
 };
 
 /// The time limit of a connect of a probe or an export. Connections of a pipeline have longer.
@@ -54,7 +54,7 @@ impl NodeSource {
     ///
     /// The connection has no response timeout: the deadline of each call bounds its wait.
     pub(super) async fn connect(&self, epoch: u64, within: Duration) -> RedisResult<RedisSocket> {
-        bounded::connect(&self.endpoint(epoch).await?, within).await
+        socket::connect(&self.endpoint(epoch).await?, within).await
     }
 
     /// The address of the node.

@@ -56,7 +56,7 @@ impl Topology {
     pub(super) fn slot(&self, key: &[u8]) -> Slot {
         match self {
             Topology::Single(_) => Slot::default(),
-            Topology::Cluster(_) => Slot::of(key),
+            Topology::Cluster(_) => Slot::from_key(key),
         }
     }
 
@@ -166,7 +166,7 @@ impl Router for Topology {
                 self.node(job.slot)
             }
             (Topology::Cluster(cluster), Redirect::Moved { place, slot }) => {
-                cluster.note_moved(place, *slot)
+                cluster.record_moved(place, *slot)
             }
             (Topology::Cluster(cluster), Redirect::Ask { place }) => cluster.at(place),
             (Topology::Single(_), _) => Err(Error::Unavailable(
@@ -199,10 +199,10 @@ impl Router for Topology {
         }
     }
 
-    fn note_redirect(&self, redirect: &Redirect) {
+    fn record_redirect(&self, redirect: &Redirect) {
         if let (Topology::Cluster(cluster), Redirect::Moved { place, slot }) = (self, redirect) {
             // The next reading of the map finds the node of an invalid address.
-            let _ = cluster.note_moved(place, *slot);
+            let _ = cluster.record_moved(place, *slot);
         }
     }
 

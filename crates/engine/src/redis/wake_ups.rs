@@ -13,7 +13,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{Hub, StoreState, address::Endpoint, bounded, node::Node, topology::Topology};
+use super::{Hub, StoreState, address::Endpoint, node::Node, socket, topology::Topology};
 
 /// The interval after which a silent connection gets a PING. The second constant limits the time of
 /// a PING and of a connect.
@@ -55,13 +55,13 @@ pub(super) async fn listen(topology: &Topology, hub: &Hub) {
 /// the Cluster stays down; it may be a replica, on which no server is counted.
 async fn follow(node: &Node, endpoint: &Endpoint, hub: &Hub) -> RedisResult<()> {
     let subscribed = async {
-        let (mut sink, messages) = bounded::subscribe(endpoint).await?.split();
+        let (mut sink, messages) = socket::subscribe(endpoint).await?.split();
         sink.subscribe(&**hub.channel()).await?;
         RedisResult::Ok((sink, messages))
     };
     let (mut sink, mut messages) = timeout(ANSWER_MAX, subscribed).await.map_err(silent)??;
     while node.monitor.is_up() {
-        // All received messages at once: the client of Redis queues them without a limit.
+        // All received messages in one go, since the client of Redis queues them without a limit.
         match timeout(PING_EVERY, unconstrained(messages.next())).await {
             Ok(Some(message)) => {
                 let number = str::from_utf8(message.get_payload_bytes()).ok();

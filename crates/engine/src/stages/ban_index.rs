@@ -37,8 +37,8 @@ pub(crate) type Entering<'e> = Pin<Box<dyn Future<Output = ()> + Send + 'e>>;
 type Remembered = HashMap<Box<[u8]>, (Timestamp, Instant)>;
 
 impl EnteredBans {
-    /// The entered bans of an engine.
-    fn of(engine: &Engine) -> &EnteredBans {
+    /// Returns the entered bans of an engine.
+    fn lookup(engine: &Engine) -> &EnteredBans {
         engine.hub().by_type(EnteredBans::default)
     }
 
@@ -74,7 +74,7 @@ pub(crate) fn enter<'e, 'd, D: Decision>(
     let ban = const { D::PROPERTIES.ban }?;
     let answers = answers.filter(|(_, answer)| !answer.is_degraded());
     let bans = answers.filter_map(|(decision, answer)| ban(decision, &answer.outcome));
-    let bans = bans.filter(|ban| EnteredBans::of(engine).is_due(ban));
+    let bans = bans.filter(|ban| EnteredBans::lookup(engine).is_due(ban));
     let bans: Vec<IndexBan> = bans.map(IndexBan::from).collect();
     (!bans.is_empty()).then(|| Box::pin(enter_all(engine, bans, deadline)) as Entering<'e>)
 }
@@ -84,7 +84,7 @@ async fn enter_all(engine: &Engine, bans: Vec<IndexBan>, deadline: Instant) {
     let entered = engine.store_all(&bans, deadline).await;
     for (ban, entered) in bans.iter().zip(entered.unwrap_or_default()) {
         match entered {
-            Ok(()) => EnteredBans::of(engine).add(ban),
+            Ok(()) => EnteredBans::lookup(engine).add(ban),
             Err(error) => tracing::debug!(
                 %error,
                 namespace = Namespace::text_of(ban.partition()),

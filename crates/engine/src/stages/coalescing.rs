@@ -5,7 +5,7 @@
 //! merges neighbours where [`Joined::join`] allows it, decides them in one batch and distributes
 //! the outcomes. The task ends when its partition has no waiting decisions.
 //!
-//! There is no timer: a decision on an idle partition is decided at once, and the batch size
+//! There is no timer: a decision on an idle partition is decided immediately, and the batch size
 //! follows the load. The outcomes equal those of deciding one by one in order of arrival. If a
 //! merged decision is refused, its parts are decided one by one.
 
@@ -32,16 +32,16 @@ use tollgate_telemetry::spans::{self, CallSpan, Calls, Within};
 /// The most preparations of a batch. More than one is needed if other servers use up the result in
 /// between.
 const PREPARATIONS_MAX: usize = 4;
-/// One partition may have this fraction of the waiting decisions, so that a slow partition leaves
-/// room for others.
-const SHARE: usize = 4;
+/// One partition may have a quarter of the waiting decisions, so that a slow partition leaves room for
+/// others.
+const PARTITION_DIVISOR: usize = 4;
 /// The most decisions of a partition that are decided in one batch.
-const TAKE_MAX: usize = 512;
+const DECISIONS_MAX: usize = 512;
 
 /// Decides batches for the coalescer. A clone decides for the same store.
-pub(crate) trait Take<D: Decision>: Clone + Send + Sync + 'static {
+pub(crate) trait DecideBatch<D: Decision>: Clone + Send + Sync + 'static {
     /// Returns one result for each decision, in order, by `deadline`.
-    fn take(
+    fn decide_batch(
         &self,
         decisions: Vec<D>,
         deadline: Instant,
@@ -89,12 +89,12 @@ pub(crate) async fn run<D>(
 where
     D: Joined<State: Sharded, Outcome: Clone, Preparation: Decision<State: Sharded>>,
 {
-    Coalescer::of(engine.hub()).run(engine.clone(), decision, deadline).await
+    Coalescer::lookup(engine.hub()).run(engine.clone(), decision, deadline).await
 }
 
 impl<D: Decision> Coalescer<D> {
-    /// The coalescer of a kind of decision.
-    pub(crate) fn of(hub: &Hub) -> &Arc<Coalescer<D>> {
+    /// Returns the coalescer of this kind of decision.
+    pub(crate) fn lookup(hub: &Hub) -> &Arc<Coalescer<D>> {
         hub.by_type(|| Arc::new(Coalescer::new(hub.coalesced().clone())))
     }
 
@@ -117,10 +117,10 @@ impl<D: Decision> Coalescer<D> {
 impl<D: Joined<Outcome: Clone>> Coalescer<D> {
     /// Decides `decision` together with others of its partition. Fails with [`Error::Overloaded`] if
     /// `deadline` ends before a batch takes the decision: it is not executed. Fails with
-    /// [`Error::DeadlineExceeded`] if it ends later: the decision may be under way.
+    /// [`Error::DeadlineExceeded`] if it ends later: the decision may have been executed.
     pub(crate) async fn run(
         self: &Arc<Self>,
-        take: impl Take<D>,
+        decider: impl DecideBatch<D>,
         decision: D,
         deadline: Instant,
     ) -> Result<D::Outcome, Error> {
@@ -134,12 +134,12 @@ impl<D: Joined<Outcome: Clone>> Coalescer<D> {
         if is_first {
             // A task, since the caller may be cancelled while others of the partition wait.
             let partition = partition.clone();
-            tokio::spawn(PartitionDriver { coalescer: self.clone(), take, partition }.drive());
+            tokio::spawn(PartitionDriver { coalescer: self.clone(), decider, partition }.drive());
         }
         match timeout_at(deadline.into(), answer).await {
             Ok(Ok(outcome)) => outcome,
             Err(_) if self.withdraw(&partition, number) => Err(late()),
-            // It may be under way.
+            // It may be executed.
             Ok(Err(_)) | Err(_) => Err(Error::DeadlineExceeded),
         }
     }
@@ -151,7 +151,7 @@ impl<D: Joined<Outcome: Clone>> Coalescer<D> {
         let number = queues.next;
         waiting.number = number;
         let is_first = match queues.lines.get_mut(partition) {
-            Some(line) if line.len() >= self.places.max() / SHARE => {
+            Some(line) if line.len() >= self.places.max() / PARTITION_DIVISOR => {
                 return Err(budget::overloaded(ReachedLimit::Waiters));
             }
             Some(line) => {
@@ -185,7 +185,7 @@ impl<D: Joined<Outcome: Clone>> Coalescer<D> {
     }
 }
 
-impl<D: Joined<Outcome: Clone>, T: Take<D>> PartitionDriver<D, T> {
+impl<D: Joined<Outcome: Clone>, T: DecideBatch<D>> PartitionDriver<D, T> {
     /// Decides a batch and sends each caller its outcome.
     async fn decide(&self, taken: Vec<CoalescedCall<D>>) {
         let now = monotonic();
@@ -209,15 +209,15 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> PartitionDriver<D, T> {
         }
         let calls = (!calls.is_empty()).then(|| Calls::from(calls));
         let (heads, sizes) = join(&decisions);
-        let shared = share(self.take(heads, until, &calls).await, &sizes, &decisions);
+        let outcomes = split(self.decide_within(heads, until, &calls).await, &sizes, &decisions);
         // Refused as a group: decide each alone, since some may be granted.
-        let open = shared.iter().zip(decisions).filter(|(outcome, _)| outcome.is_none());
+        let open = outcomes.iter().zip(decisions).filter(|(outcome, _)| outcome.is_none());
         let open: Vec<D> = open.map(|(_, decision)| decision).collect();
         let mut again = match open.len() {
             0 => Vec::new().into_iter(),
-            number => all(self.take(open, until, &calls).await, number).into_iter(),
+            number => all(self.decide_within(open, until, &calls).await, number).into_iter(),
         };
-        for (reply, outcome) in replies.into_iter().zip(shared) {
+        for (reply, outcome) in replies.into_iter().zip(outcomes) {
             if let Some(outcome) = outcome.or_else(|| again.next()) {
                 // A cancelled caller has dropped its receiver.
                 let _ = reply.send(outcome);
@@ -243,24 +243,24 @@ fn join<D: Joined>(decisions: &[D]) -> (Vec<D>, Vec<usize>) {
 }
 
 /// Splits the outcomes of merged decisions. `None` for decisions that must be decided alone.
-fn share<D: Joined<Outcome: Clone>>(
+fn split<D: Joined<Outcome: Clone>>(
     outcomes: Batch<D::Outcome>,
     sizes: &[usize],
     decisions: &[D],
 ) -> Vec<Option<Result<D::Outcome, Error>>> {
-    let (mut shared, mut rest) = (Vec::with_capacity(decisions.len()), decisions);
+    let (mut split, mut rest) = (Vec::with_capacity(decisions.len()), decisions);
     for (outcome, size) in all(outcomes, sizes.len()).into_iter().zip(sizes) {
         let (joined, behind) = rest.split_at(*size);
         rest = behind;
         match outcome {
             Ok(outcome) if *size > 1 => match D::split(&outcome, joined) {
-                Some(parts) => shared.extend(parts.into_iter().map(|part| Some(Ok(part)))),
-                None => shared.extend(joined.iter().map(|_| None)),
+                Some(parts) => split.extend(parts.into_iter().map(|part| Some(Ok(part)))),
+                None => split.extend(joined.iter().map(|_| None)),
             },
-            outcome => shared.extend(joined.iter().map(|_| Some(outcome.clone()))),
+            outcome => split.extend(joined.iter().map(|_| Some(outcome.clone()))),
         }
     }
-    shared
+    split
 }
 
 /// One result for each of `number` decisions: an error of the batch becomes the error of each.
@@ -269,13 +269,13 @@ fn all<T: Clone>(outcomes: Batch<T>, number: usize) -> Vec<Result<T, Error>> {
 }
 
 /// The task that decides for one partition.
-struct PartitionDriver<D: Joined<Outcome: Clone>, T: Take<D>> {
+struct PartitionDriver<D: Joined<Outcome: Clone>, T: DecideBatch<D>> {
     coalescer: Arc<Coalescer<D>>,
-    take: T,
+    decider: T,
     partition: Box<[u8]>,
 }
 
-impl<D: Joined<Outcome: Clone>, T: Take<D>> PartitionDriver<D, T> {
+impl<D: Joined<Outcome: Clone>, T: DecideBatch<D>> PartitionDriver<D, T> {
     /// Decides batches until none waits.
     async fn drive(self) {
         while let Some(taken) = self.next() {
@@ -283,17 +283,17 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> PartitionDriver<D, T> {
         }
     }
 
-    /// Decides for these sampled calls.
-    async fn take(
+    /// Decides a batch, within the spans of these sampled calls.
+    async fn decide_within(
         &self,
         decisions: Vec<D>,
         until: Instant,
         calls: &Option<Calls>,
     ) -> Batch<D::Outcome> {
-        Within::new(calls.clone(), self.take.take(decisions, until)).await
+        Within::new(calls.clone(), self.decider.decide_batch(decisions, until)).await
     }
 
-    /// Takes the next batch. If none waits, removes the partition's entry and ends the task.
+    /// Dequeues the next batch. If none waits, removes the partition's entry and ends the task.
     fn next(&self) -> Option<Vec<CoalescedCall<D>>> {
         let mut queues = self.coalescer.lock();
         let line = queues.lines.get_mut(&self.partition)?;
@@ -301,12 +301,12 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> PartitionDriver<D, T> {
             queues.lines.remove(&self.partition);
             return None;
         }
-        let number = line.len().min(TAKE_MAX);
+        let number = line.len().min(DECISIONS_MAX);
         Some(line.drain(..number).collect())
     }
 }
 
-impl<D: Joined<Outcome: Clone>, T: Take<D>> Drop for PartitionDriver<D, T> {
+impl<D: Joined<Outcome: Clone>, T: DecideBatch<D>> Drop for PartitionDriver<D, T> {
     fn drop(&mut self) {
         // After a panic: waiting callers must not hang, and the next decision must start a new
         // task. Dropping the queue drops their senders.
@@ -321,14 +321,14 @@ fn late() -> Error {
     budget::overloaded(ReachedLimit::Overload)
 }
 
-impl<D> Take<D> for Arc<Engine>
+impl<D> DecideBatch<D> for Arc<Engine>
 where
     D: Joined<State: Sharded, Outcome: Clone, Preparation: Decision<State: Sharded>>,
 {
     /// Decides a batch. Decisions that lack a preparation are decided again after it, up to
     /// [`PREPARATIONS_MAX`] times.
-    async fn take(&self, decisions: Vec<D>, deadline: Instant) -> Batch<D::Outcome> {
-        let coalescer = Coalescer::<D>::of(self.hub());
+    async fn decide_batch(&self, decisions: Vec<D>, deadline: Instant) -> Batch<D::Outcome> {
+        let coalescer = Coalescer::<D>::lookup(self.hub());
         coalescer.count(decisions.len());
         let mut outcomes = self.store_all(&decisions, deadline).await?;
         for _ in 0..PREPARATIONS_MAX {

@@ -1,13 +1,13 @@
 //! The fallback: answers calls while Redis is unreachable, if the configuration allows it.
 //!
-//! `on_store_failure` of a pool or policy decides: fail, refuse, or grant this server's share.
-//! Shares are decided by an embedded engine in this process, with the configured numbers divided by
+//! `on_store_failure` of a pool or policy decides: fail, refuse, or grant from the quota of this server.
+//! An embedded engine in this process decides on the quota, which is the configured number divided by
 //! `replicas`.
 //!
 //! # Guarantees
 //! - Only calls that were certainly not executed are answered here.
-//! - A share is granted only while the store is unreachable. A store that answers but refuses
-//!   writes still counts its leases; a share would be granted in addition to them.
+//! - The quota is granted only while the store is unreachable. A store that answers but refuses writes
+//!   still counts its leases, so the quota would be granted in addition to them.
 //! - Grants of the fallback count on this server only and run to their end, also after the store is
 //!   back. It knows nothing of earlier grants of the store.
 
@@ -37,7 +37,7 @@ const CALM_MICROS: u64 = 1_000_000;
 #[derive(Debug)]
 pub(crate) struct Fallback {
     embedded: Embedded,
-    /// The number of servers that share the store.
+    /// The number of servers on the store, among which the configured numbers are divided.
     replicas: u32,
     clock: Clock,
     /// Whether calls are answered without the store.
@@ -90,7 +90,7 @@ impl Fallback {
                 if may_know && let Some(answered) = self.decide(rule, decision) {
                     return Ok(answered);
                 }
-                self.note_store();
+                self.record_store();
                 Ok(Answered::by_store(outcome))
             }
             Err(error @ Error::Refused(_)) => self.answer(rule, decision, error),
@@ -122,7 +122,7 @@ impl Fallback {
         let answer = match (rule.on_store_failure)(decision) {
             OnStoreFailure::Fail => None,
             OnStoreFailure::Deny => refused(),
-            // The leases of the store still count, so a share would exceed the cap.
+            // The leases of the store still count, so a grant from the quota would exceed the cap.
             OnStoreFailure::Allow if is_refused && (rule.refused)(decision).is_some() => None,
             OnStoreFailure::Allow if (rule.has_no_share)(decision, self.replicas) => refused(),
             OnStoreFailure::Allow => self.decide(rule, decision),
@@ -139,7 +139,7 @@ impl Fallback {
         Ok(answer)
     }
 
-    /// Decides on this server's share. `None` for a call about a lease that was not granted here.
+    /// Decides on the quota of this server. `None` for a call about a lease that was not granted here.
     fn decide<D>(&self, rule: &FallbackRule<D>, decision: &D) -> Option<Answered<D::Outcome>>
     where
         D: Decision<State: Sharded>,
@@ -155,7 +155,7 @@ impl Fallback {
     }
 
     /// Records that the store has decided a call.
-    fn note_store(&self) {
+    fn record_store(&self) {
         if self.stands.load(Ordering::Relaxed)
             && self.clock.now().0 >= self.last.load(Ordering::Relaxed) + CALM_MICROS
             && self.stands.swap(false, Ordering::Relaxed)

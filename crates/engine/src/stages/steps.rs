@@ -8,7 +8,7 @@ use tokio::task::yield_now;
 use crate::{Answered, Batch, Engine, embedded::Sharded, redis::Redis};
 use tollgate_core::{Decision, error::Error, time::monotonic};
 
-/// Reads a page in atomic steps, so that no step holds the partition or Redis for long. Fails if the
+/// Reads a page in atomic steps, so that no step occupies the partition or Redis for long. Fails if the
 /// first step fails. If a later step fails, the page is shorter, and the caller continues after its
 /// last entry.
 pub(crate) async fn read_in_steps<D>(

@@ -12,7 +12,7 @@
 //! wait.
 //!
 //! # Guarantees
-//! - A waiting call holds memory and a ticket, but no connection and no thread.
+//! - A waiting call occupies memory and a ticket, but no connection and no thread.
 //! - A call that is cancelled leaves its queue with the next heartbeat. If the store is about to grant
 //!   it something, the grant is taken back (`unreceived`). A server that dies loses
 //!   its tickets after five heartbeat intervals, so its waiters block nobody for long.
@@ -189,12 +189,12 @@ where
         }
     }
 
-    /// Waits for a try whose call has ended. Takes its grant back, or leaves the queue that the try has
+    /// Waits for a try whose call has ended. Revokes its grant, or leaves the queue that the try has
     /// entered.
     async fn abandon(self, decision: D, number: u64, in_flight: Try<D::Outcome>) {
         let Ok(outcome) = in_flight.await else { return };
-        if let Some(take_back) = decision.revoke(&outcome) {
-            unreceived::take_back(self.engine.clone(), take_back).await;
+        if let Some(revocation) = decision.revoke(&outcome) {
+            unreceived::revoke_grant(self.engine.clone(), revocation).await;
         } else if let Proceed::Waits(_) = D::proceed(&outcome) {
             let waiter = decision.waiter().into();
             self.begin(self.register.leave(decision, waiter, number));
@@ -272,10 +272,10 @@ where
                     yield_now().await;
                     continue;
                 }
-                turn => {
+                proceed => {
                     self.may_be_queued = false;
                     return match tries.leaves_by {
-                        Some(_) if turn != Proceed::Now => Err(Error::Ending),
+                        Some(_) if proceed != Proceed::Now => Err(Error::Ending),
                         _ => Ok(outcome),
                     };
                 }

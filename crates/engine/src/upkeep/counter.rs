@@ -93,7 +93,7 @@ where
     }
 }
 
-/// The leases and queued tasks of the namespace with this prefix. Unreadable pools are noted and
+/// The leases and queued tasks of the namespace with this prefix. Unreadable pools are logged and
 /// left out.
 async fn held<D>(
     engine: &Redis,
@@ -107,7 +107,7 @@ where
 {
     let namespace = namespace(prefix)?;
     let index = IndexOf { capability: D::State::CAPABILITY, is_default: namespace.is_default() };
-    // A new note moves a name to the end of the index. The walk finds it there again.
+    // A new registration moves a name to the end of the index, where the walk finds it again.
     let (mut seen, hasher) = (HashSet::new(), RandomState::new());
     let (mut total, mut after) = (Footprint::default(), None);
     loop {

@@ -1,6 +1,6 @@
 //! The sweeper: expires leases and queued tasks in the background.
 //!
-//! Decisions see an expired lease as ended at once. The sweeper takes it out of the pool's list,
+//! To decisions, a lease ends the moment it expires. The sweeper removes it from the pool's list,
 //! which writes its event, wakes up the next waiter and dispatches retries in time although nobody
 //! calls. [`Engine::sweep`](crate::Engine::sweep) runs for the life of the server, one pass every 500 ms.
 //!

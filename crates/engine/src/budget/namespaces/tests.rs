@@ -18,7 +18,7 @@ fn each_namespace_has_its_own_counts_and_others_have_none() {
     let expected = Error::NamespaceLimit { limit: "waiting_max", value: 2, retry: RETRY };
     assert_eq!(refused, expected);
     let also = other.waiting().unwrap();
-    // New limits apply at once, to what is held already.
+    // New limits apply immediately, also to what is occupied already.
     let limits = NamespaceLimits { waiting_max: Some(3), ..limits };
     budget.set(&[NamespaceRule { pattern: "*".to_owned(), limits }], 1).unwrap();
     let third = budget.of(b"acme\x1e").unwrap().waiting().unwrap();

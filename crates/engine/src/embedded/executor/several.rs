@@ -53,7 +53,7 @@ impl Embedded {
         // Read under the lock, as for one partition.
         let now = self.clock.now();
         let is_recorded = self.journal().is_some();
-        let (table, notes) = S::table_and_notes(&mut tables);
+        let (table, buffer) = S::table_and_buffer(&mut tables);
         let is_new = |partition: &&[u8]| table.get(partition).is_none();
         let new: Vec<&[u8]> = if (D::PROPERTIES.creates)(decision) {
             partitions.iter().copied().filter(is_new).collect()
@@ -61,7 +61,7 @@ impl Embedded {
             Vec::new()
         };
         if let Err(error) = self.has_bytes(&new).and_then(|()| self.name_all::<S>(&new)) {
-            return (Err(error), notes.seen());
+            return (Err(error), buffer.seen());
         }
         let before: Vec<Footprint> = partitions
             .iter()
@@ -88,12 +88,12 @@ impl Embedded {
         for (index, (partition, mut state)) in partitions.into_iter().zip(states).enumerate() {
             events.extend(state.take_event());
             if is_recorded {
-                notes.changes.set_partition::<S>(partition);
+                buffer.changes.set_partition::<S>(partition);
                 let after = head(&state);
                 if heads[index] != after {
-                    notes.changes.head(&after);
+                    buffer.changes.head(&after);
                 }
-                state.drain(&mut notes.changes);
+                state.drain(&mut buffer.changes);
             }
             match table.get_mut(partition) {
                 Some(entry) => *entry = state,
@@ -108,7 +108,7 @@ impl Embedded {
         for event in events {
             S::append_event(&mut tables, tag, *event, now, is_recorded);
         }
-        let change = self.journal().map_or(0, |journal| line_up(&mut tables.notes, journal));
+        let change = self.journal().map_or(0, |journal| line_up(&mut tables.buffer, journal));
         (Ok(outcome), Seen { change, reservation: 0 })
     }
 

@@ -67,7 +67,7 @@ fn a_run_passes_a_locked_shard() {
 
 /// A decision leaves no changes to the next one of its shard, whether they were queued or dropped.
 #[test]
-fn what_a_shard_notes_is_of_one_decision() {
+fn the_change_buffer_of_a_shard_has_one_decision() {
     let folder = std::env::temp_dir().join(format!("tollgate-kept-{}", std::process::id()));
     let open = || {
         let (disk, clock) = (Disk::directory(&folder).unwrap(), Clock::Stepped(Arc::default()));
@@ -76,7 +76,7 @@ fn what_a_shard_notes_is_of_one_decision() {
     let (engine, mut writer) = open();
     let known = check("known");
     Meter::execute(&engine, &known).0.unwrap();
-    assert!(engine.shard(tag_of(&known)).notes.changes.row().is_empty());
+    assert!(engine.shard(tag_of(&known)).buffer.changes.row().is_empty());
     writer.write();
     drop((engine, writer));
 
@@ -88,7 +88,7 @@ fn what_a_shard_notes_is_of_one_decision() {
     for number in 0..5000 {
         let new = check(&format!("new-{number}"));
         assert_eq!(Meter::execute(&engine, &new).0, Err(Error::MemoryFull));
-        assert!(engine.shard(tag_of(&new)).notes.changes.row().is_empty());
+        assert!(engine.shard(tag_of(&new)).buffer.changes.row().is_empty());
     }
     Meter::execute(&engine, &known).0.unwrap();
     writer.write();

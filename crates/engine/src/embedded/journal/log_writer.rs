@@ -80,17 +80,18 @@ impl LogWriter {
                 self.last = last;
                 self.hand_over(rows, last);
                 self.shared.logged.store(last, Ordering::Release);
-                self.shared.note_success(&self.shared.is_log_failing);
+                self.shared.record_success(&self.shared.is_log_failing);
                 self.shared.waiters.wake();
             }
             Err(error) => {
                 self.unwritten = Some((rows, last));
-                self.shared.note_failure(&self.shared.is_log_failing, &format!("the log: {error}"));
+                self.shared
+                    .record_failure(&self.shared.is_log_failing, &format!("the log: {error}"));
             }
         }
     }
 
-    /// Gives all changes to redb, also those that could not be logged.
+    /// Hands all changes to redb, including the ones that could not be logged.
     pub(super) fn close(&mut self) {
         self.write();
         if let Some((rows, last)) = self.unwritten.take() {
@@ -102,7 +103,7 @@ impl LogWriter {
 
     fn hand_over(&self, rows: QueuedRows, last: u64) {
         let mut queue = lock(&self.shared.queue);
-        queue.note_logged(rows, last);
+        queue.record_logged(rows, last);
         if self.shared.is_urgent(&queue) && mem::take(&mut queue.is_idle) {
             self.shared.wake.notify_one();
         }

@@ -114,7 +114,7 @@ impl ChangeQueue {
     }
 
     /// Makes logged changes ready for redb.
-    pub(super) fn note_logged(&mut self, logged: QueuedRows, ticket: u64) {
+    pub(super) fn record_logged(&mut self, logged: QueuedRows, ticket: u64) {
         self.ready.append(logged);
         self.ready_ticket = ticket;
     }
@@ -153,7 +153,7 @@ impl ChangeQueue {
     }
 
     /// Sets the bytes of the batch that the taken changes are in: later changes replace earlier ones.
-    pub(super) fn note_batch(&mut self, bytes: usize) {
+    pub(super) fn record_batch(&mut self, bytes: usize) {
         self.writing_bytes = bytes;
     }
 
@@ -167,7 +167,7 @@ impl ChangeQueue {
         self.bytes + self.writing_bytes
     }
 
-    /// The bytes of queued changes, without those that redb writes.
+    /// The bytes of queued changes, without the batch that redb is writing.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -190,7 +190,7 @@ mod tests {
     use tollgate_core::record::{Change, Changes};
 
     #[test]
-    fn what_fills_many_rows_comes_out_in_its_order() {
+    fn changes_that_fill_many_rows_are_drained_in_order() {
         let mut queue = ChangeQueue::default();
         let long = vec![1; 3 * ROW_BYTES];
         let mut changes = Changes::default();
@@ -241,12 +241,12 @@ mod tests {
         let (logged, last) = queue.take_unlogged();
         ask(&mut queue);
         assert!(!queue.is_write_due());
-        queue.note_logged(logged, last);
+        queue.record_logged(logged, last);
         assert!(queue.is_write_due());
         queue.take(Timestamp(2));
         assert!(!queue.is_write_due(), "the second change is not logged");
         let (logged, last) = queue.take_unlogged();
-        queue.note_logged(logged, last);
+        queue.record_logged(logged, last);
         assert!(queue.is_write_due());
         queue.take(Timestamp(3));
         assert!(!queue.is_write_due());
@@ -263,7 +263,7 @@ mod tests {
         let (logged, last) = queue.take_unlogged();
         assert_eq!((logged.count, last, queue.has_unlogged()), (1, 8, false));
         assert_eq!(queue.push(changes.row(), Timestamp(20)), 9);
-        queue.note_logged(logged, last);
+        queue.record_logged(logged, last);
         assert_eq!(queue.age(Timestamp(20)), Duration::from_micros(10));
         let (rows, last) = queue.take(Timestamp(25));
         assert_eq!((rows.len(), last), (1, 8));

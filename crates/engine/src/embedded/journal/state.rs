@@ -14,9 +14,9 @@ use super::{super::super::StoreState, ChangeQueue, Durability, lock, waiting::Wa
 use crate::budget::CallerLimits;
 use tollgate_core::error::Error;
 
-/// A write to redb starts at once if this fraction of the bytes, or of the changes, is queued.
+/// A write to redb starts immediately if this fraction of the bytes, or of the changes, is queued.
 const MUCH: usize = 4;
-/// A write to redb starts at once if a batch has this number of changes.
+/// A write to redb starts immediately if a batch has this number of changes.
 const MANY: usize = 50_000;
 /// The thread of redb adds changes to its batch when this number is queued. They are in the cache of the
 /// processor then, and later changes replace earlier ones.
@@ -86,7 +86,7 @@ impl JournalState {
     }
 
     /// Records that a write succeeded, to redb or to the log.
-    pub(super) fn note_success(&self, is_failing: &AtomicBool) {
+    pub(super) fn record_success(&self, is_failing: &AtomicBool) {
         if is_failing.swap(false, Ordering::AcqRel) && !self.is_failing() {
             tracing::info!("writes to the data directory succeed again: calls are accepted");
             self.publish();
@@ -94,7 +94,7 @@ impl JournalState {
     }
 
     /// Records that a write failed, to redb or to the log. From now on calls are refused.
-    pub(super) fn note_failure(&self, is_failing: &AtomicBool, why: &str) {
+    pub(super) fn record_failure(&self, is_failing: &AtomicBool, why: &str) {
         *lock(&self.failure) = Some(why.into());
         let was_failing = self.is_failing();
         is_failing.store(true, Ordering::Release);
@@ -143,8 +143,8 @@ impl Drop for FailureGuard {
     fn drop(&mut self) {
         if thread::panicking() {
             let why = "a thread of the journal has failed; restart the server";
-            self.0.note_failure(&self.0.is_log_failing, why);
-            self.0.note_failure(&self.0.is_sync_failing, why);
+            self.0.record_failure(&self.0.is_log_failing, why);
+            self.0.record_failure(&self.0.is_sync_failing, why);
         }
     }
 }

@@ -77,12 +77,12 @@ impl JournalWriter {
                 lock(&self.shared.queue).record_synced();
                 self.clock.record_synced(mark);
                 self.shared.written.store(ticket, Ordering::Release);
-                self.shared.note_success(&self.shared.is_sync_failing);
+                self.shared.record_success(&self.shared.is_sync_failing);
                 self.shared.waiters.wake();
             }
             // The batch is kept: the next call writes it again, with later changes.
             Err(why) => {
-                self.batch.note_failure();
+                self.batch.record_failure();
                 if is_closing {
                     tracing::error!(
                         why,
@@ -90,7 +90,7 @@ impl JournalWriter {
                         "the last changes could not be written and are lost"
                     );
                 }
-                self.shared.note_failure(&self.shared.is_sync_failing, &why);
+                self.shared.record_failure(&self.shared.is_sync_failing, &why);
             }
         }
         !is_closing
@@ -145,6 +145,6 @@ impl JournalWriter {
         for row in rows {
             row.iter().for_each(|change| self.batch.add(change));
         }
-        lock(&self.shared.queue).note_batch(self.batch.bytes());
+        lock(&self.shared.queue).record_batch(self.batch.bytes());
     }
 }

@@ -53,7 +53,7 @@ impl WriteBatch {
     }
 
     /// Records that a write of the batch has failed: the table may contain all of it.
-    pub(in super::super) fn note_failure(&mut self) {
+    pub(in super::super) fn record_failure(&mut self) {
         self.entries.values_mut().for_each(|entry| entry.is_new = false);
     }
 
@@ -166,7 +166,7 @@ mod tests {
             &mut batch,
             &[Change::Remove(b"c4"), Change::Insert(b"c4", b"x"), Change::Remove(b"c4")],
         );
-        batch.note_failure();
+        batch.record_failure();
         add(&mut batch, &[Change::Insert(b"c3", b"x"), Change::Remove(b"c2")]);
         let stored = batch
             .entries

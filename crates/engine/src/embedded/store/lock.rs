@@ -2,7 +2,7 @@
 //!
 //! If another process has the lock, a start waits up to [`WAIT`] and then fails. A killed process
 //! keeps its lock until the system has reclaimed its memory. Without the wait, a supervisor that
-//! restarts the server at once would find the lock taken.
+//! restarts the server immediately would find the directory locked.
 
 use std::{
     fs::{File, TryLockError},
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_is_tried_until_it_is_free() {
+    fn a_locked_directory_is_tried_until_it_is_free() {
         let (mut attempts, wait) = (0, Duration::from_secs(60));
         let mut attempt = || {
             attempts += 1;

@@ -126,7 +126,7 @@ fn a_step_ends_with_its_time_and_none_is_in_vain() {
 async fn a_turn_of_a_crowd_ends_and_the_next_one_goes_on() {
     let engine = crowd(QUARTER_MAX + 1000);
     let (shard, _) = held(&engine);
-    // Another shard of the quarter has work, too: it gets its steps in the same turn.
+    // Another shard of the quarter has work, too: it gets its steps in the same pass.
     let (other, key) = ((shard + 1) % SHARDS, b"key");
     let idle = tollgate_core::rate::Meter::default();
     tollgate_core::rate::Meter::table(&mut engine.shards[other].lock())
@@ -166,11 +166,11 @@ async fn a_turn_waits_while_the_disk_has_enough_to_do() {
         engine.journal().unwrap().push(changes.row());
     }
     let mut places = vec![SweepPosition::default(); SHARDS];
-    let mut turn = pin!(engine.sweep_quarter(&quarter, &mut places));
-    assert!(timeout(3 * ROOM_PAUSE, &mut turn).await.is_err());
+    let mut pass = pin!(engine.sweep_quarter(&quarter, &mut places));
+    assert!(timeout(3 * ROOM_PAUSE, &mut pass).await.is_err());
     assert_eq!(left(), 2);
     writer.write();
-    turn.await;
+    pass.await;
     assert_eq!(left(), 0);
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -109,7 +109,7 @@ impl World {
         let engine = Embedded::new(Clock::system()).with_limits(&limits);
         let engine = Arc::new(Engine::Embedded(engine));
         let topic = Numbers(Arc::default());
-        World { feeds: Feeds::of(&engine), topic, now: AtomicU64::new(1_000_000_000) }
+        World { feeds: Feeds::lookup(&engine), topic, now: AtomicU64::new(1_000_000_000) }
     }
 
     /// Appends events and returns them.

@@ -1,9 +1,10 @@
 //! The write probe of a node (`lua/index/probe.lua`).
 
-use redis::{RedisResult, Value, aio::MultiplexedConnection};
+use redis::{RedisResult, Value};
 
 use super::{
-    super::marker::Settlement, Prepared, RELOADS_MAX, Scripts, failed, forgotten, pipeline, replies,
+    super::{marker::Settlement, socket::RedisSocket},
+    Prepared, RELOADS_MAX, Scripts, failed, forgotten, replies,
 };
 use tollgate_core::{error::Error, script, statuses, unknown_status};
 
@@ -45,7 +46,7 @@ impl Scripts {
     /// store.
     pub(in super::super) async fn probe(
         &self,
-        socket: &mut MultiplexedConnection,
+        socket: &mut RedisSocket,
         request: &ProbeRequest<'_>,
     ) -> RedisResult<Result<Probed, Error>> {
         let Prepared { text, sha1 } = &self.prepared[script::index::PROBE.name];
@@ -64,7 +65,7 @@ impl Scripts {
             }
             // In one write: Redis may forget the script again at any time.
             let load = redis::cmd("SCRIPT").arg("LOAD").arg(text).to_owned();
-            let mut replies = pipeline(socket, vec![load, call.clone()]).await?.into_iter();
+            let mut replies = socket.exchange(&[load, call.clone()]).await?.into_iter();
             // Fails if Redis refuses to load it.
             replies.next().transpose()?;
             reply = replies.next().unwrap_or(reply);

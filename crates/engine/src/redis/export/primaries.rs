@@ -8,21 +8,19 @@ use redis::{Cmd, FromRedisValue, Pipeline, RedisError, cmd};
 
 use super::super::{
     address::{Address, Endpoint},
-    bounded::{self, RedisSocket},
     map::parse_map,
     options::RedisOptions,
     preflight::{Eviction, Preflight},
     slot::Slot,
+    socket::{self, RedisSocket},
     source::{CONNECT_TIMEOUT, NodeSource},
 };
 
 /// The primaries of a Redis, of any topology.
-#[derive(Clone)]
 pub(in super::super) struct Primaries {
     nodes: Vec<Primary>,
 }
 
-#[derive(Clone)]
 struct Primary {
     /// The ranges of slots, first and last; empty for a node with all slots.
     slots: Vec<(u16, u16)>,
@@ -62,7 +60,7 @@ impl Primaries {
     /// Runs the preflight on all nodes. Must pass before anything is read or written.
     pub(super) async fn check(&mut self, eviction: Eviction) -> Result<(), String> {
         for node in &mut self.nodes {
-            let info: String = cmd("INFO").query_async(&mut *node.socket).await.map_err(told)?;
+            let info: String = cmd("INFO").query_async(&mut node.socket).await.map_err(told)?;
             let preflight = Preflight::parse(&info);
             if let Some(why) = preflight.refusal(eviction) {
                 return Err(format!("this Redis must not be used: {why}"));
@@ -75,7 +73,7 @@ impl Primaries {
     pub(super) async fn time(&mut self) -> Result<u64, String> {
         let node = self.nodes.first_mut().ok_or("the Cluster has no primary")?;
         let (seconds, micros): (u64, u64) =
-            cmd("TIME").query_async(&mut *node.socket).await.map_err(told)?;
+            cmd("TIME").query_async(&mut node.socket).await.map_err(told)?;
         Ok(seconds * 1_000_000 + micros)
     }
 
@@ -117,7 +115,7 @@ impl Primaries {
         let node = self.nodes.get_mut(node).ok_or("there is no such primary")?;
         let mut scan = cmd("SCAN");
         scan.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1000);
-        scan.query_async(&mut *node.socket).await.map_err(told)
+        scan.query_async(&mut node.socket).await.map_err(told)
     }
 
     /// The memory of keys of one primary, in bytes; `None` for a key that does not exist.
@@ -131,7 +129,7 @@ impl Primaries {
         for key in keys {
             pipeline.cmd("MEMORY").arg("USAGE").arg(key);
         }
-        pipeline.query_async(&mut *node.socket).await.map_err(told)
+        pipeline.query_async(&mut node.socket).await.map_err(told)
     }
 
     /// Sends a command to the node that has its key.
@@ -141,7 +139,7 @@ impl Primaries {
         command: &Cmd,
     ) -> Result<T, String> {
         let position = self.position(key)?;
-        command.query_async(&mut *self.nodes[position].socket).await.map_err(told)
+        command.query_async(&mut self.nodes[position].socket).await.map_err(told)
     }
 
     /// Removes keys. UNLINK frees their memory in the background, so Redis is not blocked.
@@ -152,7 +150,7 @@ impl Primaries {
         }
         for (node, pipeline) in self.nodes.iter_mut().zip(pipelines) {
             if !pipeline.is_empty() {
-                pipeline.query_async::<()>(&mut *node.socket).await.map_err(told)?;
+                pipeline.query_async::<()>(&mut node.socket).await.map_err(told)?;
             }
         }
         Ok(())
@@ -165,7 +163,7 @@ impl Primaries {
         {
             return Ok(0);
         }
-        let Slot(slot) = Slot::of(key);
+        let Slot(slot) = Slot::from_key(key);
         let has = |node: &Primary| {
             node.slots.iter().any(|(first, last)| (*first..=*last).contains(&slot))
         };
@@ -205,5 +203,5 @@ async fn cluster(seeds: &[Endpoint]) -> Result<Primaries, String> {
 async fn connect(seed: &Endpoint, place: &str) -> Result<RedisSocket, RedisError> {
     let (host, port) = place.rsplit_once(':').unwrap_or((place, ""));
     let endpoint = seed.at(host, port.parse().unwrap_or(6379));
-    bounded::connect(&endpoint, CONNECT_TIMEOUT).await
+    socket::connect(&endpoint, CONNECT_TIMEOUT).await
 }

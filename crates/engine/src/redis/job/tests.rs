@@ -15,38 +15,38 @@ fn moved() -> Error {
 }
 
 #[tokio::test]
-async fn what_was_not_sent_by_its_deadline_is_refused_counted_and_never_sent() {
+async fn a_job_unsent_at_its_deadline_is_rejected_counted_and_never_sent() {
     let before = ReachedLimit::Overload.times();
     let (job, pending) = job(SOON, LISTING);
     assert_eq!(pending.wait().await.err(), Some(Error::Overloaded));
     assert!(ReachedLimit::Overload.times() > before);
-    assert!(!job.note_sent(), "its call was told that it is not executed");
+    assert!(!job.mark_sent(), "its call was told that it is not executed");
 }
 
 #[tokio::test]
-async fn what_was_sent_has_an_unknown_fate_at_its_deadline() {
+async fn a_sent_job_has_an_unknown_fate_at_its_deadline() {
     let (job, pending) = job(SOON, LISTING);
-    assert!(job.note_sent());
+    assert!(job.mark_sent());
     assert_eq!(pending.wait().await.err(), Some(Error::DeadlineExceeded));
 }
 
 #[tokio::test]
-async fn what_a_node_sent_elsewhere_was_not_executed_unless_it_was_sent_before() {
+async fn a_redirected_job_was_not_executed_unless_it_was_sent_before() {
     let (first, pending) = job(SOON, LISTING);
-    assert!(first.note_sent());
-    first.note_unexecuted();
+    assert!(first.mark_sent());
+    first.mark_unexecuted();
     assert_eq!(pending.wait().await.err(), Some(moved()));
-    assert!(!first.note_sent());
+    assert!(!first.mark_sent());
 
     let (mut again, pending) = job(SOON, LISTING);
-    assert!(again.note_sent());
+    assert!(again.mark_sent());
     again.repeated = true;
-    again.note_unexecuted();
+    again.mark_unexecuted();
     assert_eq!(pending.wait().await.err(), Some(Error::DeadlineExceeded));
 }
 
 #[tokio::test]
-async fn a_lane_that_ends_before_the_deadline_is_no_overload() {
+async fn a_job_dropped_before_its_deadline_is_unavailable() {
     let (job, pending) = job(LATER, LISTING);
     drop(job);
     assert!(matches!(pending.wait().await, Err(Error::Unavailable(_))));

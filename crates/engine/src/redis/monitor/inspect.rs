@@ -2,17 +2,17 @@
 //!
 //! They are asked on the monitor's own connection, and once on each new connection of a pipeline.
 
-use redis::{RedisResult, aio::MultiplexedConnection};
+use redis::RedisResult;
 use tokio::time::timeout;
 
 use super::{
     super::{
-        bounded::RedisSocket,
         evaluate::{self, ProbeRequest, Probed},
         marker::{Marker, Settlement},
         preflight::Preflight,
         shared::Redirect,
         skew::Reading,
+        socket::RedisSocket,
         source::CONNECT_TIMEOUT,
     },
     Monitor, PROBE_TIMEOUT, WARN_EVERY, lock,
@@ -62,7 +62,7 @@ impl Monitor {
             probe.count = probe.count.wrapping_add(1);
             match still_there(socket, probe.count.is_multiple_of(POLICY_EVERY)).await {
                 Ok(preflight) => {
-                    if let Some(why) = self.note(preflight) {
+                    if let Some(why) = self.evaluate(preflight) {
                         return Ok(Inspection::Unfit(why));
                     }
                     if self.takes_writes() && !probe.count.is_multiple_of(WRITE_EVERY) {
@@ -72,13 +72,13 @@ impl Monitor {
                 }
                 Err(error) if error.code().is_some() => return Err(error),
                 // The connection broke: connect again.
-                Err(_) => self.note_loss(probe.epoch),
+                Err(_) => self.record_loss(probe.epoch),
             }
         }
         let epoch = self.epoch();
         (probe.epoch, probe.count) = (epoch, 0);
         let (mut socket, preflight) = self.inspect(epoch).await?;
-        if let Some(why) = self.note(preflight) {
+        if let Some(why) = self.evaluate(preflight) {
             return Ok(Inspection::Unfit(why));
         }
         let verdict = self.try_write(&mut socket, Settlement::None).await?;
@@ -87,13 +87,13 @@ impl Monitor {
     }
 
     /// Evaluates the answer of INFO. Returns the reason if the node must not be used.
-    fn note(&self, preflight: Preflight) -> Option<String> {
+    fn evaluate(&self, preflight: Preflight) -> Option<String> {
         if let Some(eviction) = preflight.eviction() {
             self.warn(&eviction);
         }
         let refusal = preflight.refusal(self.eviction);
         if refusal.is_none() {
-            self.note_leader(preflight.leader);
+            self.record_primary(preflight.leader);
         }
         refusal
     }
@@ -110,7 +110,7 @@ impl Monitor {
     /// Connects and runs the preflight.
     async fn inspect(&self, epoch: u64) -> RedisResult<(RedisSocket, Preflight)> {
         let mut socket = self.source.connect(epoch, CONNECT_TIMEOUT).await?;
-        match redis::cmd("INFO").query_async::<String>(&mut *socket).await {
+        match redis::cmd("INFO").query_async::<String>(&mut socket).await {
             Ok(info) => Ok((socket, Preflight::parse(&info))),
             // The user may not run INFO.
             Err(error) if error.code() == Some("NOPERM") => {
@@ -127,11 +127,11 @@ impl Monitor {
     /// refuses writes, if it does. Fails if the connection does.
     pub(in super::super) async fn greet(
         &self,
-        socket: &mut MultiplexedConnection,
+        socket: &mut RedisSocket,
     ) -> RedisResult<Option<String>> {
         let asked = async {
             let preflight = still_there(socket, false).await?;
-            if self.note(preflight).is_some() {
+            if self.evaluate(preflight).is_some() {
                 return Ok(Inspection::Fit);
             }
             self.try_write(socket, Settlement::None).await
@@ -148,7 +148,7 @@ impl Monitor {
     /// Tries a write, and reads the node's clock and the marker of the store.
     pub(super) async fn try_write(
         &self,
-        socket: &mut MultiplexedConnection,
+        socket: &mut RedisSocket,
         settlement: Settlement<'_>,
     ) -> RedisResult<Inspection> {
         let Some((key, marker_key)) = self.probe_key() else { return Ok(Inspection::Fit) };
@@ -175,9 +175,9 @@ impl Monitor {
                     Some("MOVED" | "ASK" | "TRYAGAIN") => {
                         self.forget_probe_key();
                         if let (Some(router), Some(redirect)) =
-                            (self.shared.router(), Redirect::of(&error))
+                            (self.shared.router(), Redirect::from_error(&error))
                         {
-                            router.note_redirect(&redirect);
+                            router.record_redirect(&redirect);
                         }
                         return Ok(Inspection::Fit);
                     }
@@ -196,10 +196,10 @@ impl Monitor {
                 }
             };
             if !marker.is_empty() {
-                self.note_marker(Marker { key: marker_key.clone(), text: marker });
+                self.record_marker(Marker { key: marker_key.clone(), text: marker });
             }
             let reading = Reading { time, asked, answered: monotonic() };
-            let known = self.note_clock(&reading, ahead);
+            let known = self.record_clock(&reading, ahead);
             match refusal {
                 Some(Error::Refused(why)) => return Ok(Inspection::Refuses(why)),
                 _ if known <= ahead => return Ok(Inspection::Fit),
@@ -247,7 +247,7 @@ impl Monitor {
 
 /// Asks for id and role: the node may have become a replica, or have been one in between. With
 /// `policy` also for the eviction policy. Falls back to PING if INFO is not permitted.
-async fn still_there(socket: &mut MultiplexedConnection, policy: bool) -> RedisResult<Preflight> {
+async fn still_there(socket: &mut RedisSocket, policy: bool) -> RedisResult<Preflight> {
     let mut info = String::new();
     for section in ["replication", "memory"].iter().take(1 + usize::from(policy)) {
         match redis::cmd("INFO").arg(section).query_async::<String>(socket).await {

@@ -28,8 +28,8 @@ impl Monitor {
     }
 
     /// Records the marker that a probe has read. Logs a loss.
-    pub(super) fn note_marker(&self, marker: Marker) {
-        self.shared.markers.note(&marker);
+    pub(super) fn record_marker(&self, marker: Marker) {
+        self.shared.markers.record(&marker);
         let loss = marker.loss();
         let before = lock(&self.marker).replace(Arc::new(marker));
         if loss.is_none() || before.is_some_and(|before| before.loss() == loss) {

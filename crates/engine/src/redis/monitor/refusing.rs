@@ -29,7 +29,7 @@ impl Monitor {
 
     /// Records that the node refused the write of a call. Other refusals, such as those of a replica,
     /// are left to the probes.
-    pub(in super::super) fn note_refusal(&self, why: &str) {
+    pub(in super::super) fn record_refusal(&self, why: &str) {
         const HOVERING: [&str; 3] = ["OOM", "MISCONF", "NOREPLICAS"];
         if HOVERING.iter().any(|code| why.contains(code)) && self.is_up() {
             self.set_refusing(why);

@@ -27,7 +27,7 @@ fn monitor(state: StoreState) -> Monitor {
         probe_key: "test:probe".to_owned(),
         marker_key: "test:store".to_owned(),
         markers: Markers::new(OnStoreLoss::Refuse, "test:store", None),
-        servers: ServerChannels::of(&"test:hints:0".into()),
+        servers: ServerChannels::new(&"test:hints:0".into()),
     };
     let options = RedisOptions::new("redis://127.0.0.1:1");
     let Ok(Address::Single(endpoint)) = options.address() else { panic!("an address") };
@@ -44,17 +44,17 @@ fn unavailable(why: &str) -> Error {
 
 /// A connect that began earlier and fails later does not replace the reason of the probe.
 #[test]
-fn why_it_is_down_outlives_the_connects_of_before() {
+fn a_late_failed_connect_keeps_the_reason_of_the_probe() {
     let monitor = monitor(StoreState::Up);
     monitor.set_down("no answer to PING", false, false);
-    monitor.note_failed_connect(&timed_out());
+    monitor.record_failed_connect(&timed_out());
     assert_eq!(monitor.down(), unavailable("no answer to PING"));
 }
 
 #[test]
-fn a_connect_that_fails_while_it_is_up_is_told_as_one() {
+fn a_failed_connect_to_a_usable_node_becomes_the_reason() {
     let monitor = monitor(StoreState::Up);
-    monitor.note_failed_connect(&timed_out());
+    monitor.record_failed_connect(&timed_out());
     assert!(monitor.is_up());
     assert_eq!(monitor.down(), unavailable(&format!("cannot connect: {}", timed_out())));
 }

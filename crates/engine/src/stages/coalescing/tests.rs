@@ -17,8 +17,8 @@ struct Gate {
     taken: mpsc::UnboundedSender<usize>,
 }
 
-impl Take<NextSequence> for Arc<Gate> {
-    async fn take(&self, asked: Vec<NextSequence>, _: Instant) -> Batch<Allocation> {
+impl DecideBatch<NextSequence> for Arc<Gate> {
+    async fn decide_batch(&self, asked: Vec<NextSequence>, _: Instant) -> Batch<Allocation> {
         let _ = self.taken.send(asked.len());
         self.open.acquire().await.expect("never closed").forget();
         let mut counter = self.counter.lock().expect("no test panics in it");
@@ -81,7 +81,7 @@ async fn together(others: Vec<NextSequence>) -> (Vec<Option<u64>>, Vec<usize>) {
 }
 
 #[tokio::test]
-async fn those_that_wait_are_joined_in_order_of_arrival() {
+async fn waiting_decisions_are_joined_in_order_of_arrival() {
     let (lasts, batches) = together((0..100).map(|_| one(1, None)).collect()).await;
     assert_eq!(lasts, (1..=101).map(Some).collect::<Vec<_>>());
     assert_eq!(batches, [1, 1]);
@@ -93,7 +93,7 @@ async fn those_that_wait_are_joined_in_order_of_arrival() {
 }
 
 #[tokio::test]
-async fn those_that_are_refused_together_are_decided_apart() {
+async fn a_refused_batch_is_decided_call_by_call() {
     const MOST: u64 = i64::MAX as u64;
     let others = vec![one(1, Some(MOST - 1)), one(1, None), one(1, None), one(1, None)];
     let (lasts, batches) = together(others).await;
@@ -104,8 +104,8 @@ async fn those_that_are_refused_together_are_decided_apart() {
 /// Panics at the first batch.
 struct Stumble(Mutex<bool>);
 
-impl Take<NextSequence> for Arc<Stumble> {
-    async fn take(&self, asked: Vec<NextSequence>, _: Instant) -> Batch<Allocation> {
+impl DecideBatch<NextSequence> for Arc<Stumble> {
+    async fn decide_batch(&self, asked: Vec<NextSequence>, _: Instant) -> Batch<Allocation> {
         let first = !std::mem::replace(&mut *self.0.lock().expect("not held"), true);
         assert!(!first, "the first one panics");
         Ok(asked.iter().map(|_| Ok(Allocation::OutOfRange)).collect())
@@ -128,7 +128,7 @@ async fn a_task_that_panics_is_followed_by_another() {
 }
 
 #[tokio::test]
-async fn who_gave_up_keeps_its_place_until_it_is_taken() {
+async fn a_cancelled_call_keeps_its_place_until_the_next_batch() {
     let (taken, mut sizes) = mpsc::unbounded_channel();
     let gate = Gate { counter: Mutex::default(), open: Semaphore::new(0), taken };
     let (gate, coalescer) = (Arc::new(gate), coalescer());
@@ -185,7 +185,7 @@ async fn a_partition_that_is_held_up_leaves_room_for_others() {
 }
 
 #[tokio::test]
-async fn what_is_not_taken_by_its_deadline_is_refused_counted_and_never_taken() {
+async fn a_call_that_waits_past_its_deadline_is_rejected_counted_and_never_decided() {
     let (taken, mut sizes) = mpsc::unbounded_channel();
     let gate = Gate { counter: Mutex::default(), open: Semaphore::new(0), taken };
     let (gate, coalescer) = (Arc::new(gate), coalescer());

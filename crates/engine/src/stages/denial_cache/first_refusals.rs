@@ -15,7 +15,7 @@ use tollgate_core::time::{Millis, Timestamp};
 const SLOTS: usize = 1 << 18;
 /// The time for which a caller gets cached refusals only.
 const PATIENCE: Millis = Millis(1000);
-/// The bits of a slot that hold a time in ms. The others hold part of the caller's hash.
+/// The bits of a slot that contain a time in ms. The others contain a part of the caller's hash.
 const MILLIS: u64 = (1 << 40) - 1;
 
 /// The time of each caller's first cached refusal since the store last decided for it, by slot. A

@@ -16,7 +16,7 @@ use tollgate_core::{
 use world::*;
 
 #[test]
-fn a_full_pool_is_remembered_until_something_changes() {
+fn a_full_pool_is_cached_until_something_changes() {
     let world = World::new();
     world.fill("p");
     assert!(!world.asked(&admit("p", "a")).1);
@@ -31,7 +31,7 @@ fn a_full_pool_is_remembered_until_something_changes() {
 }
 
 #[test]
-fn it_is_remembered_for_the_shorter_of_the_two_times() {
+fn a_refusal_is_cached_for_the_shorter_of_both_times() {
     let world = World::new();
     world.fill("p");
     world.asked(&admit("p", "a"));
@@ -150,7 +150,7 @@ fn j3_what_another_server_has_granted_before_the_refusal_is_asked_for() {
 }
 
 #[test]
-fn what_another_server_granted_is_asked_for_after_a_while() {
+fn a_task_granted_by_another_server_reaches_the_store_after_a_second() {
     let world = World::new();
     // A pool with more leases than a refusal lists, granted by a server that this one knows
     // nothing of.
@@ -300,4 +300,68 @@ fn no_grant_is_ever_put_down() {
     assert_eq!(admit("p", "a").denial(&granted).map(|(_, holds)| holds), None);
     let repeat: Admission = world.run(&admit("p", "a"));
     assert!(repeat.is_granted() && admit("p", "a").denial(&repeat).is_none());
+}
+
+fn entry(since: u64, until: u64) -> CachedRefusal<u64> {
+    let (since, until) = (Timestamp(since), Timestamp(until));
+    CachedRefusal {
+        partition: Box::default(),
+        generation: 0,
+        epoch: 0,
+        since,
+        until,
+        denial: since.0,
+    }
+}
+
+fn denial(refusals: &CachedRefusals<u64>, key: u64) -> Option<u64> {
+    refusals.with(key, |entry| Some(entry.denial))
+}
+
+#[test]
+fn a_full_shard_drops_expired_entries_and_then_the_one_that_expires_first() {
+    let refusals = CachedRefusals::default();
+    // All keys belong to one shard.
+    for key in 0..SHARD_MAX as u64 {
+        let until = if key % 2 == 0 { 100 } else { 1000 + key };
+        refusals.put(key, entry(key, until), Timestamp(0));
+    }
+    assert_eq!(refusals.len(), SHARD_MAX);
+    // A replacement needs no free space.
+    refusals.put(0, entry(9999, 100), Timestamp(0));
+    assert_eq!((refusals.len(), denial(&refusals, 0)), (SHARD_MAX, Some(9999)));
+    refusals.put(10_000, entry(1, 1500), Timestamp(100));
+    assert_eq!(refusals.len(), SHARD_MAX / 2 + 1);
+    assert_eq!((denial(&refusals, 2), denial(&refusals, 1)), (None, Some(1)));
+    // None is expired: the entry that expires first is dropped.
+    for key in 20_000..30_000 {
+        refusals.put(key, entry(key, key), Timestamp(100));
+        assert!(refusals.len() <= SHARD_MAX);
+    }
+    assert_eq!(denial(&refusals, 10_000), None);
+    assert!((30_000 - SHARD_MAX as u64..30_000).all(|key| denial(&refusals, key) == Some(key)));
+}
+
+#[test]
+fn all_shards_together_are_bounded() {
+    let refusals = CachedRefusals::default();
+    for key in 0..100_000u64 {
+        let spread = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        refusals.put(spread, entry(0, 1000), Timestamp(0));
+    }
+    assert!((30_000..=SHARDS * SHARD_MAX).contains(&refusals.len()), "{}", refusals.len());
+}
+
+#[test]
+fn holders_are_known_until_their_lease_ends() {
+    let held = Holders::default();
+    let now = Timestamp(1_000_000_500);
+    assert!(!held.holds(7, now));
+    held.hold(7, Timestamp(1_002_000_001));
+    // A shorter lease with the same slot does not shorten it.
+    held.hold(7 + HOLDER_SLOTS as u64, Timestamp(1_001_000_000));
+    assert!(held.holds(7, now) && held.holds(7, Timestamp(1_002_000_001)));
+    assert!(!held.holds(7, Timestamp(1_003_000_000)) && !held.holds(8, now));
+    (0..300_000).for_each(|slot| held.hold(slot, now));
+    assert!(held.holds(7, Timestamp(1_002_000_001)));
 }

@@ -21,7 +21,7 @@ const TICK_PER_QUEUE: Duration = Duration::from_micros(100);
 /// on together.
 const REST: Duration = Duration::from_millis(5);
 /// The most calls that left their queue and are not reported to the store yet. The queue drops the
-/// tickets of further ones when it is their turn.
+/// tickets of further ones when they reach the front.
 pub(super) const LEFT_MAX: usize = 10_000;
 /// A heartbeat is valid for this number of intervals.
 const KEEP_TICKS: u32 = 5;

@@ -1,13 +1,12 @@
-//! Takes back the grant of a waiting call whose caller was gone before its answer was written.
+//! Revokes the grant of a waiting call whose caller was gone before its response was written.
 //!
 //! A call that waits is often cancelled at the moment of its grant. Its caller never learns of the
-//! lease, which would hold its slot or lock until it expires. The decision that takes it back names
-//! the lease by its token, and does nothing if another call was answered with that lease.
+//! lease, which would occupy its slot or lock until it expires. The decision that revokes it names the
+//! lease by its token, and does nothing if another call was answered with that lease.
 //!
-//! - [`WaiterCall`](super) takes a grant back if the call is cancelled while the store
-//!   decides.
-//! - Then the answer keeps an [`Unreceived`], which revokes the grant if it is dropped before the answer
-//!   was written.
+//! - [`WaiterCall`](super) revokes a grant if the call is cancelled while the store decides.
+//! - Afterwards the response contains an [`Unreceived`], which revokes the grant if it is dropped before
+//!   the response was written.
 
 use std::{
     fmt,
@@ -23,15 +22,15 @@ use tokio::{runtime::Handle, sync::Semaphore, time::sleep};
 use crate::{Answered, AnsweredBy, Engine, embedded::Sharded};
 use tollgate_core::{Decision, error::Error, time::monotonic, waiting::Waits};
 
-/// The time limit of a try to take a grant back.
+/// The time limit of a try to revoke a grant.
 const TRY_MAX: Duration = Duration::from_secs(2);
 /// The number of tries, and the pause between two. Afterwards the lease stays until it expires.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_secs(1);
-/// The most tasks that take a grant back, or wait for the store's answer to a cancelled call.
+/// The most tasks that revoke a grant, or wait for the store's answer to a cancelled call.
 pub(super) const TASKS_MAX: usize = 4096;
 
-/// A grant whose answer was not written yet. It is revoked if it is dropped before
+/// A grant whose response was not written yet. It is revoked if it is dropped before
 /// [`Unreceived::receive`].
 pub struct Unreceived {
     /// Starts to revoke the grant.
@@ -46,7 +45,7 @@ impl fmt::Debug for Unreceived {
 }
 
 impl Unreceived {
-    /// Returns the grant of a waiting call, to be kept beside its answer. `None` if the outcome grants
+    /// Returns the grant of a waiting call, to be kept with its response. `None` if the outcome grants
     /// nothing, or a lease that an earlier call was granted.
     pub fn new<D>(
         engine: &Arc<Engine>,
@@ -61,12 +60,12 @@ impl Unreceived {
         }
         let (engine, decision) = (engine.clone(), decision.revoke(&answered.outcome)?);
         let revoke = Box::new(move || {
-            spawn_bounded(&engine, take_back(engine.clone(), decision.clone()));
+            spawn_bounded(&engine, revoke_grant(engine.clone(), decision.clone()));
         });
         Some(Unreceived { revoke, is_received: AtomicBool::new(false) })
     }
 
-    /// Records that the answer was written: the grant stays.
+    /// Records that the response was written, so the grant stays.
     pub fn receive(&self) {
         self.is_received.store(true, Ordering::Relaxed);
     }
@@ -80,7 +79,7 @@ impl Drop for Unreceived {
     }
 }
 
-/// Runs a task that takes a grant back. Above [`TASKS_MAX`] the lease stays until it expires.
+/// Runs a task that revokes a grant. Above [`TASKS_MAX`] the lease stays until it expires.
 pub(super) fn spawn_bounded(engine: &Engine, task: impl Future<Output = ()> + Send + 'static) {
     let tasks = engine.hub().by_type(|| Arc::new(Semaphore::new(TASKS_MAX)));
     // Without a runtime the process is ending.
@@ -95,15 +94,15 @@ pub(super) fn spawn_bounded(engine: &Engine, task: impl Future<Output = ()> + Se
     }
 }
 
-/// Takes a grant back. Tries again while the store does not answer.
-pub(super) async fn take_back<T>(engine: Arc<Engine>, decision: T)
+/// Revokes a grant. Tries again while the store does not answer.
+pub(super) async fn revoke_grant<T>(engine: Arc<Engine>, decision: T)
 where
     T: Decision<State: Sharded>,
 {
     for _ in 0..TRIES {
         match engine.store(&decision, monotonic() + TRY_MAX).await {
             Ok(_) | Err(Error::Corrupt(_)) => return,
-            Err(error) => tracing::debug!(%error, "cannot take back a grant yet"),
+            Err(error) => tracing::debug!(%error, "cannot revoke a grant yet"),
         }
         sleep(PAUSE).await;
     }

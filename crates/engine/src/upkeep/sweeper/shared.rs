@@ -1,28 +1,28 @@
-//! The sweep of an index of a Redis, by the one server that holds its claim (`claim`).
+//! The sweep of an index of a Redis, by the one server that has claimed it (`claim`).
 //!
 //! # Due work
-//! The index has the time of the next look at each partition: when something in it ends. Due
+//! The index has the time of the next visit to each partition: when something in it ends. Due
 //! partitions are swept first, the longest due first, in pages of [`DUE_PAGE`]. A script call ends
 //! at most 100 leases; [`CALLS`] of them go in one round trip. The sweeper rests as long as it
 //! works, so due work takes at most half of Redis's time. The amount is bounded by the callers' own
 //! work: each lease ends once.
 //!
 //! # Other work
-//! - The [`LATEST`] partitions by last note are looked at in each pass for [`ACTIVE`]. If the
-//!   store's clock was set forward, a lease can begin there without a note. This takes 256 script
-//!   calls a second, about 1 % of Redis's time.
+//! - Each pass visits the [`LATEST`] partitions by last registration, for [`ACTIVE`] after that. If the
+//!   store's clock was set forward, a lease can begin there without a registration. This takes 256
+//!   script calls a second, about 1 % of Redis's time.
 //! - The whole index is walked page by page, at most once a minute, over several passes if needed.
-//!   This finds partitions that a lost note or a clock set back has hidden, and removes empty
+//!   This finds partitions that a lost registration or a clock set back has hidden, and removes empty
 //!   names. After each page of [`PAGE`] names the sweeper rests [`REST`] times as long, so the walk
 //!   takes at most 4 % of Redis's time, for any number of names.
 //!
-//! # When an empty name leaves
-//! A server notes a partition beside a decision, and relies on that note for a minute. Note and
-//! decision are two steps on two nodes, in any order. So `lua/index/schedule.lua` removes an empty
-//! name only if its last note is unchanged since the sweeper read it, and older than [`RELIED`]. A
-//! note in between keeps the name. A server with an older note sends a new one before the name can
-//! leave. [`RELIED`] is also counted on this server's monotonic clock, so a store clock that is set
-//! forward removes no name.
+//! # When an empty name is removed
+//! A server registers a partition beside a decision, and relies on that registration for a minute. The
+//! two are separate steps on two nodes, in any order. So `lua/index/schedule.lua` removes an empty name
+//! only if its last registration is unchanged since the sweeper read it, and older than [`RELIED`]. A
+//! registration in between keeps the name. A server with an older one registers the name again before
+//! it can be removed. [`RELIED`] is also counted on this server's monotonic clock, so a store clock that
+//! is set forward removes no name.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -37,7 +37,7 @@ use crate::{
     budget::ReachedLimit,
     redis::{
         Redis,
-        index::{IndexOf, Look},
+        index::{IndexOf, Visit},
     },
 };
 use tollgate_core::{
@@ -64,17 +64,18 @@ const REST: u32 = 24;
 const REST_MAX: Duration = Duration::from_millis(500);
 /// The shortest time between two walks of the whole index.
 const ALL_EVERY: Duration = Duration::from_secs(60);
-/// The number of partitions, by last note, that each pass looks at.
+/// The number of partitions, by last registration, that each pass visits.
 const LATEST: u32 = 128;
-/// The time for which it does so after a note. Servers note an active partition once a minute.
+/// The time for which it does so after a registration. Servers register an active partition once a
+/// minute.
 const ACTIVE: Duration = Duration::from_secs(90);
-/// A note is relied on for one minute, and the call beside it lasts seconds.
+/// A registration is relied on for one minute, and the call beside it lasts seconds.
 const RELIED: Duration = Duration::from_secs(120);
 /// The same for a server that begins to sweep: the store's clock may have been set forward before.
 const DAY: Millis = Millis::from_secs(24 * 3600);
 /// The interval at which the store's time is recorded with this server's.
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
-/// The time until a failed partition is looked at again: other due partitions come first.
+/// The time until a failed partition is visited again: other due partitions come first.
 const RETRY: Millis = Millis::from_secs(1);
 
 /// The state of the sweeping server.
@@ -84,7 +85,7 @@ pub(super) struct Known {
     now: Timestamp,
     /// The time of the last claim.
     led: Instant,
-    /// The partitions by last note: the time of that note, and when this server first saw it.
+    /// The partitions by last registration: its time, and when this server first saw it.
     latest: HashMap<Name, (u64, Instant)>,
     /// The cursor of the next page of the walk.
     after: Option<PartitionCursor>,
@@ -97,15 +98,15 @@ pub(super) struct Known {
     rested: Instant,
     /// Pairs of this server's monotonic time and the store's time.
     samples: VecDeque<(Instant, Timestamp)>,
-    /// Empty names whose last note is older leave the index.
+    /// Empty names whose last registration is older are removed from the index.
     before: Timestamp,
 }
 
-/// The results of a group of looks.
+/// The results of a group of visits.
 #[derive(Default)]
-struct Looked {
-    /// Finished looks, to be scheduled.
-    looks: Vec<Look>,
+struct Visited {
+    /// Finished visits, to be scheduled.
+    visits: Vec<Visit>,
     /// Partitions in which more has ended than one step takes.
     more: Vec<PartitionCursor>,
 }
@@ -166,9 +167,9 @@ impl<F> Sweep<'_, F> {
                 self.claim::<D>(known).await?;
                 let begin = monotonic();
                 let group = group(&mut left, &mut crowds);
-                let looked = self.look(group, known, failures).await?;
-                self.schedule::<D>(&looked.looks, known).await?;
-                crowds.extend(looked.more);
+                let visited = self.visit(group, known, failures).await?;
+                self.schedule::<D>(&visited.visits, known).await?;
+                crowds.extend(visited.more);
                 worked += begin.elapsed();
                 if worked >= WORK {
                     sleep(std::mem::take(&mut worked).min(REST_MAX)).await;
@@ -180,7 +181,7 @@ impl<F> Sweep<'_, F> {
         }
     }
 
-    /// Looks at the partitions in which something may have begun recently.
+    /// Visits the partitions in which something may have begun recently.
     async fn latest<D>(&self, known: &mut Known, failures: &Failures) -> Result<(), Error>
     where
         F: Fn(Name) -> D,
@@ -190,8 +191,8 @@ impl<F> Sweep<'_, F> {
         let latest = self.engine.latest(self.index, LATEST, now + ANSWER_MAX).await?;
         for group in known.active(latest, now).chunks(CALLS) {
             self.claim::<D>(known).await?;
-            let looks = self.look(group.to_vec(), known, failures).await?.all(known.now);
-            self.schedule::<D>(&looks, known).await?;
+            let visits = self.visit(group.to_vec(), known, failures).await?.all(known.now);
+            self.schedule::<D>(&visits, known).await?;
         }
         Ok(())
     }
@@ -222,7 +223,7 @@ impl<F> Sweep<'_, F> {
         Ok(())
     }
 
-    /// Looks at one page of the index.
+    /// Visits the partitions of one page of the index.
     async fn page<D>(&self, known: &mut Known, failures: &Failures) -> Result<(), Error>
     where
         F: Fn(Name) -> D,
@@ -236,12 +237,12 @@ impl<F> Sweep<'_, F> {
         }
         known.walks = has_more;
         for group in page.chunks(CALLS) {
-            let looks = self.look(group.to_vec(), known, failures).await?.all(known.now);
-            let left = self.schedule::<D>(&looks, known).await?;
-            // The cursor must be a name that stays, since others may have been noted at the same
-            // time.
-            let looks = looks.into_iter().zip(left);
-            let stays = looks.filter(|(_, left)| !left).map(|(look, _)| look.seen);
+            let visits = self.visit(group.to_vec(), known, failures).await?.all(known.now);
+            let left = self.schedule::<D>(&visits, known).await?;
+            // The cursor must be a name that stays, since others may have been registered at the
+            // same time.
+            let visits = visits.into_iter().zip(left);
+            let stays = visits.filter(|(_, left)| !left).map(|(visit, _)| visit.seen);
             let last = stays.max_by(|one, other| one.place().cmp(&other.place()));
             known.after = last.or(known.after.take());
         }
@@ -252,12 +253,12 @@ impl<F> Sweep<'_, F> {
     }
 
     /// Sweeps partitions, one step for each time that they are listed.
-    async fn look<D>(
+    async fn visit<D>(
         &self,
         group: Vec<PartitionCursor>,
         known: &Known,
         failures: &Failures,
-    ) -> Result<Looked, Error>
+    ) -> Result<Visited, Error>
     where
         F: Fn(Name) -> D,
         D: Decision<Outcome = Swept>,
@@ -265,32 +266,32 @@ impl<F> Sweep<'_, F> {
         let decisions: Vec<D> =
             group.iter().map(|seen| (self.decision)(seen.name.clone())).collect();
         let swept = self.engine.run_all(&decisions, monotonic() + ANSWER_MAX).await?;
-        let mut looked = Looked::default();
+        let mut visited = Visited::default();
         for (seen, swept) in group.into_iter().zip(swept) {
-            looked.forget(&seen.name);
+            visited.forget(&seen.name);
             match swept {
-                Ok(Swept { has_more: true, .. }) => looked.more.push(seen),
+                Ok(Swept { has_more: true, .. }) => visited.more.push(seen),
                 Ok(Swept { next, is_vacant, .. }) => {
-                    looked.looks.push(Look { seen, next, is_vacant });
+                    visited.visits.push(Visit { seen, next, is_vacant });
                 }
                 Err(error) => {
                     failures.log(&error);
                     let next = Some(known.now.after(RETRY));
-                    looked.looks.push(Look { seen, next, is_vacant: false });
+                    visited.visits.push(Visit { seen, next, is_vacant: false });
                 }
             }
         }
-        Ok(looked)
+        Ok(visited)
     }
 
-    /// Schedules the next looks. Returns for each look whether the name left the index.
-    async fn schedule<D>(&self, looks: &[Look], known: &Known) -> Result<Vec<bool>, Error>
+    /// Schedules the next visits. Returns for each whether the name was removed from the index.
+    async fn schedule<D>(&self, visits: &[Visit], known: &Known) -> Result<Vec<bool>, Error>
     where
         F: Fn(Name) -> D,
         D: Decision<Outcome = Swept>,
     {
         let deadline = monotonic() + ANSWER_MAX;
-        self.engine.schedule(self.index, looks, known.before, deadline).await
+        self.engine.schedule(self.index, visits, known.before, deadline).await
     }
 
     /// Renews the claim if it is time.
@@ -324,17 +325,17 @@ fn group(
     crowds.into_iter().flat_map(|crowd| std::iter::repeat_n(crowd, times)).collect()
 }
 
-impl Looked {
-    /// All looks; a partition in which more has ended is due at once.
-    fn all(mut self, now: Timestamp) -> Vec<Look> {
-        let due = |seen| Look { seen, next: Some(now), is_vacant: false };
-        self.looks.extend(self.more.into_iter().map(due));
-        self.looks
+impl Visited {
+    /// All visits; a partition in which more has ended is due immediately.
+    fn all(mut self, now: Timestamp) -> Vec<Visit> {
+        let due = |seen| Visit { seen, next: Some(now), is_vacant: false };
+        self.visits.extend(self.more.into_iter().map(due));
+        self.visits
     }
 
     /// Removes the result of an earlier step at a partition.
     fn forget(&mut self, name: &Name) {
-        self.looks.retain(|look| look.seen.name != *name);
+        self.visits.retain(|visit| visit.seen.name != *name);
         self.more.retain(|seen| seen.name != *name);
     }
 }
@@ -368,7 +369,7 @@ impl Known {
         }
     }
 
-    /// Selects the partitions in which something may begin, by the age of their last note.
+    /// Selects the partitions in which something may begin, by the age of their last registration.
     fn active(&mut self, latest: Vec<PartitionCursor>, now: Instant) -> Vec<PartitionCursor> {
         let mut before = std::mem::take(&mut self.latest);
         let mut active = Vec::new();

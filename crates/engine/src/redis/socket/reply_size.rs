@@ -29,6 +29,8 @@ pub(super) struct Replies {
     left: Vec<u64>,
     /// The memory of the current reply so far.
     size: usize,
+    /// The number of complete replies.
+    ended: usize,
     part: Part,
 }
 
@@ -91,6 +93,19 @@ impl Replies {
             }
         }
         Ok(())
+    }
+
+    /// The number of complete replies since the last [`Replies::take_ended`].
+    pub(super) fn ended(&self) -> usize {
+        self.ended
+    }
+
+    /// Starts to count again. Returns the number of complete replies; `None` if a part of another one
+    /// has arrived.
+    pub(super) fn take_ended(&mut self) -> Option<usize> {
+        let is_between = self.left.is_empty() && matches!(self.part, Part::Type);
+        let ended = mem::take(&mut self.ended);
+        is_between.then_some(ended)
     }
 
     /// Reads a byte of a line of text, which only both end characters together end.
@@ -171,6 +186,7 @@ impl Replies {
             self.left.pop();
         }
         self.size = 0;
+        self.ended += 1;
     }
 }
 
@@ -202,12 +218,13 @@ mod tests {
             for part in text.chunks(piece) {
                 assert_eq!(replies.read(part), Ok(()));
             }
-            assert!(replies.left.is_empty() && replies.size == 0, "{piece}: {replies:?}");
-            assert!(matches!(replies.part, Part::Type), "{piece}: {replies:?}");
+            assert_eq!(replies.size, 0, "{piece}: {replies:?}");
+            assert_eq!(replies.take_ended(), Some(7), "{piece}: {replies:?}");
         }
         let mut replies = Replies::default();
         assert_eq!(replies.read(b"*2\r\n$3\r\nabc\r\n"), Ok(()));
         assert_eq!(replies.size, 3 + 2 * ELEMENT_BYTES);
+        assert_eq!(replies.take_ended(), None, "its second element is missing");
     }
 
     #[test]
