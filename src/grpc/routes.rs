@@ -1,14 +1,11 @@
 //! The services of a server, behind the transport.
 
+#[cfg(any(feature = "console", test, fuzzing))]
+mod in_process;
+
 use std::sync::Arc;
 
-#[cfg(any(feature = "console", test, fuzzing))]
-use hyper::Request;
-#[cfg(any(feature = "console", test, fuzzing))]
-use tollgate_http::InProcessAnswer;
 use tollgate_http::{Router, Service as RoutedService};
-#[cfg(any(feature = "console", test, fuzzing))]
-use tonic::{Status, body::Body};
 
 use super::{
     AdmissionHandlers, EnvoyHandlers, LockHandlers, RateHandlers, SequenceHandlers, StockHandlers,
@@ -17,8 +14,6 @@ use super::{
     rules::CurrentRules,
     traces::Tracer,
 };
-#[cfg(any(feature = "console", test, fuzzing))]
-use super::{failed, quota, rpcs, scope::Origin, status};
 use tollgate_core::names::Name;
 use tollgate_engine::Engine;
 
@@ -70,38 +65,6 @@ impl Routes {
     /// Returns the router of the transport.
     pub(crate) fn router(&self) -> &Router<Tollgate> {
         &self.router
-    }
-
-    /// Calls the service of a request whose rights are checked, through tonic and within the limits of
-    /// its namespace.
-    #[cfg(any(feature = "console", test, fuzzing))]
-    pub(super) fn call_in_process(
-        &self,
-        request: Request<Body>,
-        origin: Origin,
-    ) -> InProcessAnswer {
-        let known = rpcs::find(request.uri().path());
-        if !self.router.has_service(&known.route) {
-            return self.router.call_in_process(&known.route, request);
-        }
-        let engine = self.router.program().engine();
-        let admitted = quota::admit_in_process(engine, &known.route, request.extensions());
-        let calling = admitted
-            .map(|in_flight| (in_flight, self.router.call_in_process(&known.route, request)));
-        Box::pin(async move {
-            let answer = match calling {
-                Err(error) => status::from_error(error).into_http(),
-                Ok((in_flight, calling)) => {
-                    let answer = calling.await?;
-                    drop(in_flight);
-                    answer
-                }
-            };
-            if let Some(status) = Status::from_header_map(answer.headers()) {
-                failed::log(known.labels.service, known.labels.method, &origin, &status);
-            }
-            Ok(answer)
-        })
     }
 
     /// Returns how many AdmitTask calls for a pool this server has answered FULL.

@@ -28,7 +28,7 @@ pub struct Peers {
 
 #[derive(Debug, Default)]
 struct PeerTable {
-    /// The limits in use. A connection keeps those of its start.
+    /// The limits in use. A connection keeps the limits of its start.
     limits: TransportLimits,
     entries: HashMap<IpAddr, PeerEntry>,
 }
@@ -143,8 +143,8 @@ impl Peers {
         Arc::new(Peers { server, memory, table: Mutex::new(table) })
     }
 
-    /// Changes the limits. Those of the server and of peers apply immediately; what is in use above them
-    /// drains. Those of a connection apply to later connections.
+    /// Changes the limits. Limits of the server and of peers apply immediately; what is in use above them
+    /// drains. Limits of a connection apply to later connections.
     pub fn set_limits(&self, limits: &TransportLimits) {
         let mut table = self.table.lock();
         table.limits = *limits;

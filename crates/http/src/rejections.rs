@@ -12,8 +12,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 /// The retry delay of callers that have reached a limit.
 const RETRY: Duration = Duration::from_millis(100);
-/// The retry delays of callers of an overloaded server, given out in turn so that they do not return
-/// together.
+/// The retry delays of callers of an overloaded server, rotated so that they do not return together.
 const RETRY_MILLIS: [u64; 8] = [100, 260, 180, 340, 140, 300, 220, 380];
 
 /// Builds the errors with the names of a program.

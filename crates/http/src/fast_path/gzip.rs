@@ -41,7 +41,7 @@ pub(super) struct Gathered {
     is_reserved: bool,
 }
 
-/// The next step with gathered data.
+/// What to do next with gathered data.
 #[derive(Debug)]
 pub(super) enum Next {
     /// The message is not complete.
@@ -64,12 +64,12 @@ impl Gathered {
         self.data.extend_from_slice(data);
     }
 
-    /// Returns all received data.
-    pub(super) fn take(&mut self) -> Bytes {
+    /// Removes all received data.
+    pub(super) fn drain(&mut self) -> Bytes {
         self.data.split().freeze()
     }
 
-    /// Takes the next message of at most `longest` bytes.
+    /// Removes the next message, of at most `longest` bytes.
     pub(super) fn next(
         &mut self,
         longest: usize,

@@ -229,7 +229,7 @@ impl Unfinished {
         match &mut self.data {
             Data::Gzip(data) if !data.is_empty() => {
                 self.read.extend(end);
-                Poll::Ready(Some(Ok(Frame::data(data.take()))))
+                Poll::Ready(Some(Ok(Frame::data(data.drain()))))
             }
             _ => Poll::Ready(end),
         }
