@@ -26,6 +26,7 @@ use hyper::{
 use tokio::time::timeout;
 use tonic::{
     Code, Status,
+    body::Body,
     codegen::Service as TonicService,
     metadata::{GRPC_CONTENT_TYPE, MetadataMap},
 };
@@ -41,7 +42,7 @@ pub use answer::AnswerBody;
 pub(crate) use answer::code_of;
 pub use answer::frame;
 pub(crate) use counted::counted;
-pub use request_body::RequestBody;
+pub(crate) use request_body::RequestBody;
 pub(crate) use retyped::retyped;
 use tollgate_telemetry::{limits::ReachedLimit, metrics::CountedCall};
 
@@ -98,8 +99,8 @@ pub(crate) fn call<P, T, S>(served: Arc<Served<P, T, S>>, call: PendingCall<'_, 
 where
     P: Program,
     T: FastPath,
-    S: TonicService<Request<RequestBody>, Response = Response<tonic::body::Body>>,
-    S: TonicService<Request<RequestBody>, Error = Infallible> + Clone + Send + Sync + 'static,
+    S: TonicService<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S: Clone + Send + Sync + 'static,
     S::Future: Send,
 {
     let PendingCall { connection, budget, route, preamble, caller, request, counted: call } = call;
@@ -178,8 +179,8 @@ fn by_tonic<P, T, S>(
 where
     P: Program,
     T: FastPath,
-    S: TonicService<Request<RequestBody>, Response = Response<tonic::body::Body>>,
-    S: TonicService<Request<RequestBody>, Error = Infallible> + Clone + Send + Sync + 'static,
+    S: TonicService<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S: Clone + Send + Sync + 'static,
     S::Future: Send,
 {
     Box::pin(async move {
@@ -194,7 +195,7 @@ where
             return Ok(counted(call, reject_unread(&budget)));
         }
         let path = head.uri.clone();
-        let answer = served.tonic.clone().call(Request::from_parts(head, body)).await?;
+        let answer = served.tonic.clone().call(Request::from_parts(head, Body::new(body))).await?;
         drop(permits);
         let answer = retyped(&path, answer, budget, listing, None);
         if code_of(answer.headers()).is_some_and(|code| code != Code::Ok)

@@ -48,7 +48,7 @@ mod unsent;
 mod workers;
 
 pub use accept::{ConnectionPlaces, accept};
-pub use fast_path::{AnswerBody, FastPath, RequestBody, frame};
+pub use fast_path::{AnswerBody, FastPath, frame};
 pub use identity::CertificateNames;
 pub use limits::TransportLimits;
 pub use on_sent::OnSent;

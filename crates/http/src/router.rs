@@ -55,11 +55,9 @@ impl<P, T, S> RoutedService<P> for Served<P, T, S>
 where
     P: Program,
     T: FastPath,
-    S: TonicService<Request<RequestBody>, Response = Response<Body>, Error = Infallible>,
     S: TonicService<Request<Body>, Response = Response<Body>, Error = Infallible>,
     S: Clone + fmt::Debug + Send + Sync + 'static,
-    <S as TonicService<Request<RequestBody>>>::Future: Send,
-    <S as TonicService<Request<Body>>>::Future: Send,
+    S::Future: Send,
 {
     fn call(self: Arc<Self>, call: PendingCall<'_, P>) -> Answering {
         fast_path::call(self, call)
@@ -80,11 +78,9 @@ impl<P: Program> Service<P> {
     pub fn new<T, S>(program: &Arc<P>, handlers: Arc<T>, tonic: fn(Arc<T>) -> S) -> Service<P>
     where
         T: FastPath,
-        S: TonicService<Request<RequestBody>, Response = Response<Body>, Error = Infallible>,
         S: TonicService<Request<Body>, Response = Response<Body>, Error = Infallible>,
         S: Clone + fmt::Debug + Send + Sync + 'static,
-        <S as TonicService<Request<RequestBody>>>::Future: Send,
-        <S as TonicService<Request<Body>>>::Future: Send,
+        S::Future: Send,
     {
         let tonic = tonic(handlers.clone());
         Service(Arc::new(Served { program: program.clone(), handlers, tonic }))

@@ -31,7 +31,8 @@ use super::{
 };
 use crate::budget::{Added, NamespaceUse, Total};
 use tollgate_core::{
-    Call, Decision, State, Taking, error::Error, names::Namespace, script, time::monotonic,
+    Arguments, Call, Decision, State, Taking, error::Error, names::Namespace, script,
+    time::monotonic,
 };
 
 /// The shortest time for which a name is remembered. The longest is twice that.
@@ -55,15 +56,15 @@ struct Halves {
 }
 
 impl KnownNames {
-    fn has<D: Decision>(&self, decision: &D) -> bool {
-        let (hash, halves) = (self.hash(decision), self.halves.lock());
+    fn has(&self, name: Name<'_>) -> bool {
+        let (hash, halves) = (self.state.hash_one(name), self.halves.lock());
         let is_over = |age: Duration| halves.since.is_some_and(|since| since.elapsed() >= age);
         !is_over(2 * REMEMBERED)
             && (halves.now.contains(&hash) || !is_over(REMEMBERED) && halves.before.contains(&hash))
     }
 
-    fn add<D: Decision>(&self, decision: &D) {
-        let (hash, mut halves) = (self.hash(decision), self.halves.lock());
+    fn add(&self, name: Name<'_>) {
+        let (hash, mut halves) = (self.state.hash_one(name), self.halves.lock());
         let now = monotonic();
         let age = halves.since.map(|since| now.saturating_duration_since(since));
         if age.is_none_or(|age| age >= REMEMBERED) || halves.now.len() >= REMEMBERED_MAX {
@@ -75,10 +76,21 @@ impl KnownNames {
         }
         halves.now.insert(hash);
     }
+}
 
-    fn hash<D: Decision>(&self, decision: &D) -> u64 {
-        self.state.hash_one((D::State::CAPABILITY, decision.partition()))
-    }
+/// The capability and the partition of a decision.
+type Name<'a> = (&'static str, &'a [u8]);
+
+/// What a decision can add to the totals of its namespace. The code that handles it is compiled once
+/// and not for each verb.
+struct Addition<'a> {
+    name: Name<'a>,
+    /// `None` without limits.
+    used: Option<Arc<NamespaceUse>>,
+    /// Whether it can create its partition.
+    creates: bool,
+    bytes: u64,
+    entry: Option<Total>,
 }
 
 /// The position of decisions within the limits of their namespaces, in order. Empty, and without an
@@ -117,13 +129,19 @@ impl Quotas {
         index: usize,
         outcome: Result<D::Outcome, Error>,
     ) -> Result<D::Outcome, Error> {
-        let Some(Ok(quota)) = self.0.get_mut(index) else { return outcome };
-        let (Some((used, total)), Some(added), Ok(decided)) =
-            (quota.limit.take(), quota.added.take(), &outcome)
-        else {
+        if self.0.is_empty() {
             return outcome;
+        }
+        let outcome = outcome?;
+        self.correct(index, (D::PROPERTIES.taken)(&outcome))?;
+        Ok(outcome)
+    }
+
+    fn correct(&mut self, index: usize, taken: Taking) -> Result<(), Error> {
+        let Some(Ok(quota)) = self.0.get_mut(index) else { return Ok(()) };
+        let (Some((used, total)), Some(added)) = (quota.limit.take(), quota.added.take()) else {
+            return Ok(());
         };
-        let taken = (D::PROPERTIES.taken)(decided);
         match added {
             Err(error) if taken == Taking::Limited => {
                 used.note_refusal(&error);
@@ -132,7 +150,7 @@ impl Quotas {
             Ok(added) if taken != Taking::One => used.remove(total, added),
             _ => {}
         }
-        outcome
+        Ok(())
     }
 }
 
@@ -149,88 +167,89 @@ impl Redis {
         if !namespaces.has_totals() || !decisions.iter().any(is_limited) {
             return Quotas::default();
         }
+        let additions = decisions.iter().map(|decision| Addition {
+            name: (D::State::CAPABILITY, decision.partition()),
+            used: namespaces.of(Namespace::prefix_of(decision.partition())),
+            creates: (D::PROPERTIES.creates)(decision),
+            bytes: (D::PROPERTIES.adds)(decision),
+            entry: D::PROPERTIES.kind.map(Total::from),
+        });
+        let lookup = |index: usize| match D::State::NAME_KEY {
+            Some(_) => Call::encode(&decisions[index], &self.key_prefix).finish().first_key(),
+            None => {
+                let partition = decisions[index].partition();
+                index::known(&self.key_prefix, D::State::CAPABILITY, partition).finish()
+            }
+        };
         // Boxed: nearly all calls need no memory for it.
-        Box::pin(self.limited_quotas(decisions, deadline)).await
+        Box::pin(self.limited_quotas(additions.collect(), &lookup, deadline)).await
     }
 
-    async fn limited_quotas<D: Decision>(&self, decisions: &[D], deadline: Instant) -> Quotas {
-        let namespaces = self.hub.namespaces();
-        let used = |decision: &D| namespaces.of(Namespace::prefix_of(decision.partition()));
-        let used: Vec<Option<Arc<NamespaceUse>>> = decisions.iter().map(used).collect();
-        let mut unknown: Vec<&D> = Vec::new();
+    /// `lookup` returns the arguments that look up the name of an addition.
+    async fn limited_quotas(
+        &self,
+        additions: Vec<Addition<'_>>,
+        lookup: &(dyn Fn(usize) -> Arguments + Sync),
+        deadline: Instant,
+    ) -> Quotas {
+        let mut unknown: Vec<(Name<'_>, Arguments)> = Vec::new();
         let mut names: HashSet<&[u8]> = HashSet::new();
-        for (decision, used) in decisions.iter().zip(&used) {
+        for (index, Addition { name, used, creates, .. }) in additions.iter().enumerate() {
             // While half of the limit is free, an unknown name counts as new, without a lookup.
             let is_scarce = used.as_ref().is_some_and(|used| used.is_scarce(Total::Names));
-            if is_scarce
-                && (D::PROPERTIES.creates)(decision)
-                && !self.known_names.has(decision)
-                && names.insert(decision.partition())
-            {
-                unknown.push(decision);
+            if is_scarce && *creates && !self.known_names.has(*name) && names.insert(name.1) {
+                unknown.push((*name, lookup(index)));
             }
         }
         // A lookup leaves time for the decision.
         let time = deadline.saturating_duration_since(monotonic()) / 2;
-        let unsure = self.look_up(&unknown, monotonic() + time).await;
-        let quota = |(decision, used): (&D, Option<Arc<NamespaceUse>>)| match used {
-            None => Ok(Quota::default()),
-            Some(used) => {
-                if !unsure.contains(&decision.partition()) {
-                    self.add_name(decision, &used)?;
-                }
-                if (D::PROPERTIES.adds)(decision) > 0 {
-                    used.add_bytes((D::PROPERTIES.adds)(decision))?;
-                }
-                Ok(Quota::for_verb::<D>(used))
+        let unsure = self.look_up(unknown, monotonic() + time).await;
+        let quota = |Addition { name, used, creates, bytes, entry }| {
+            let Some(used) = used else { return Ok(Quota::default()) };
+            if creates && !unsure.contains(&name.1) {
+                self.add_name(name, &used)?;
             }
+            if bytes > 0 {
+                used.add_bytes(bytes)?;
+            }
+            Ok(Quota::new(used, entry))
         };
-        Quotas(decisions.iter().zip(used).map(quota).collect())
+        Quotas(additions.into_iter().map(quota).collect())
     }
 
-    /// Looks up the names of decisions, and remembers the names that have state. Returns the
-    /// partitions whose lookup has failed.
-    async fn look_up<'a, D: Decision>(
+    /// Looks up names, and remembers those that have state. Returns the partitions whose lookup has
+    /// failed.
+    async fn look_up<'a>(
         &self,
-        decisions: &[&'a D],
+        names: Vec<(Name<'a>, Arguments)>,
         deadline: Instant,
     ) -> Vec<&'a [u8]> {
-        let asked: Vec<Pending> =
-            decisions.iter().map(|one| self.ask_for(*one, deadline)).collect();
+        let ask = |(name, arguments): (Name<'a>, Arguments)| {
+            let (mut job, pending) = self.job(&script::index::KNOWN, arguments, LISTING, deadline);
+            job.namespace = fair::line_of(name.1);
+            self.topology.push(job);
+            (name, pending)
+        };
+        let asked: Vec<(Name<'_>, Pending)> = names.into_iter().map(ask).collect();
         let mut unsure = Vec::new();
-        for (pending, decision) in asked.into_iter().zip(decisions) {
+        for (name, pending) in asked {
             match is_known(pending).await {
-                Ok(true) => self.known_names.add(*decision),
+                Ok(true) => self.known_names.add(name),
                 Ok(false) => {}
-                Err(_) => unsure.push(decision.partition()),
+                Err(_) => unsure.push(name.1),
             }
         }
         unsure
     }
 
-    /// Asks whether the name of a decision has state.
-    fn ask_for<D: Decision>(&self, decision: &D, deadline: Instant) -> Pending {
-        let arguments = match D::State::NAME_KEY {
-            Some(_) => Call::encode(decision, &self.key_prefix).finish().first_key(),
-            None => {
-                index::known(&self.key_prefix, D::State::CAPABILITY, decision.partition()).finish()
-            }
-        };
-        let (mut job, pending) = self.job(&script::index::KNOWN, arguments, LISTING, deadline);
-        job.namespace = fair::line_of(decision.partition());
-        self.topology.push(job);
-        pending
-    }
-
-    /// Adds the name of a decision to the total of its namespace, unless it is known. Fails with
+    /// Adds a name to the total of its namespace, unless it is known. Fails with
     /// [`Error::NamespaceLimit`].
-    fn add_name<D: Decision>(&self, decision: &D, used: &NamespaceUse) -> Result<(), Error> {
-        let is_limited = used.has_limit(Total::Names) && (D::PROPERTIES.creates)(decision);
-        if !is_limited || self.known_names.has(decision) {
+    fn add_name(&self, name: Name<'_>, used: &NamespaceUse) -> Result<(), Error> {
+        if !used.has_limit(Total::Names) || self.known_names.has(name) {
             return Ok(());
         }
         used.add(Total::Names).inspect_err(|error| used.note_refusal(error))?;
-        self.known_names.add(decision);
+        self.known_names.add(name);
         Ok(())
     }
 }
@@ -243,9 +262,9 @@ async fn is_known(pending: Pending) -> Result<bool, Error> {
 }
 
 impl Quota {
-    /// Adds the entry that a decision may add to a limited total.
-    fn for_verb<D: Decision>(used: Arc<NamespaceUse>) -> Quota {
-        match D::PROPERTIES.kind.map(Total::from).filter(|total| used.has_limit(*total)) {
+    /// Adds an entry to the total, if it is limited.
+    fn new(used: Arc<NamespaceUse>, entry: Option<Total>) -> Quota {
+        match entry.filter(|total| used.has_limit(*total)) {
             None => Quota::default(),
             Some(total) => {
                 let added = Some(used.add(total));

@@ -22,7 +22,7 @@ use super::{
 use crate::{deadline::CallStart, permits::ConnectionBudget};
 
 /// The body of a call.
-pub struct RequestBody {
+pub(crate) struct RequestBody {
     /// A frame that contains one complete message.
     whole: Option<Bytes>,
     /// The frame or error after `whole`, or in its place.
