@@ -266,7 +266,7 @@ impl Redis {
             self.record_registrations([(partition, registration)], epoch).await;
         }
         let answer = answer.map_err(|error| evaluate::named(decision, error))?;
-        if answer.repeated {
+        if answer.repeated || self.epoch() != epoch {
             self.register_again(slice::from_ref(decision), deadline).await;
         }
         let outcome = quotas.settle::<D>(0, settled(decision, answer))?;
@@ -340,7 +340,7 @@ impl Redis {
             outcomes.push(quotas.settle::<D>(index, outcome));
         }
         self.record_registrations(registrations, epoch).await;
-        if again {
+        if again || self.epoch() != epoch {
             self.register_again(decisions, deadline).await;
         }
         let epoch = self.epoch();

@@ -451,8 +451,8 @@ impl Redis {
         .collect()
     }
 
-    /// Registers partitions again after their connection broke, since the new primary may not have the
-    /// registrations.
+    /// Registers partitions again if a connection was lost since their decision looked into the
+    /// [`Index`]: it may have been executed by another store, which does not have the registrations.
     /// A failure here is repaired by a later call.
     pub(super) async fn register_again<D: Decision>(&self, decisions: &[D], deadline: Instant) {
         let epoch = self.epoch();
