@@ -1,5 +1,4 @@
-//! Counts calls and connections for their namespaces, and refuses calls above a limit of
-//! `[[namespace]]`.
+//! Counts calls and connections by namespace, and rejects calls above a limit of `[[namespace]]`.
 
 use hyper::http::Extensions;
 
@@ -10,8 +9,8 @@ use tollgate_engine::{
     budget::{Held, NamespaceBudget},
 };
 
-/// Counts a call until the result is dropped; `None` without limits. Calls that free capacity, or
-/// keep what is held, are counted and never refused.
+/// Counts a call until the result is dropped; returns `None` without limits. Calls that free
+/// capacity or renew leases are counted but never rejected.
 pub(super) fn enter(
     engine: &Engine,
     rpc: &Rpc,
@@ -30,7 +29,7 @@ pub(super) fn enter(
     }
 }
 
-/// Counts a call of the console as [`enter`] does. It has no connection of its own.
+/// Counts a call of the console like [`enter`], but without a connection.
 #[cfg(feature = "console")]
 pub(super) fn enter_console(
     engine: &Engine,
@@ -45,8 +44,8 @@ pub(super) fn enter_console(
     }
 }
 
-/// Charges the requests of a batch to the calls per second of its namespace. [`enter`] has counted
-/// the call as one, before their number was known.
+/// Charges the requests of a batch to the calls per second of its namespace. Before their number
+/// was known, [`enter`] has counted the batch as one call.
 pub(super) fn charge(engine: &Engine, namespace: &Namespace, requests: usize) {
     let namespaces: &NamespaceBudget = engine.hub().namespaces();
     if !namespaces.is_empty()
