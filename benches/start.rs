@@ -3,8 +3,8 @@
 //! `cargo bench --bench start [-- --leases N] [-- --pools N]`
 //!
 //! One process fills a directory with leases, and is killed once all of them are stored. Three
-//! further processes open it in sequence. The measured time is that of opening: reading and
-//! checking the file, building the state, and the first write.
+//! further processes open it in sequence. The measured time is that of opening the directory:
+//! reading and checking the file, building the state, and the first write.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "benchmarks")]
 #![allow(missing_docs, reason = "benchmarks")]

@@ -7,7 +7,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::unwrap_used,
-    reason = "a benchmark ends where it fails"
+    reason = "a benchmark ends at its first failure"
 )]
 
 mod process;
@@ -62,7 +62,8 @@ fn release(name: &str, owner: String) -> pb::ReleaseLockRequest {
     pb::ReleaseLockRequest { name: name.into(), owner, fencing_token: None }
 }
 
-/// Measures from before a release is sent until the next waiter has its lease, on two servers.
+/// Measures the time from just before a release is sent until the next waiter has its lease, on two
+/// servers.
 async fn hand_over(engine: &str) {
     let one = serve(["--engine", engine]);
     let other = if engine == "embedded" { None } else { Some(serve(["--engine", engine])) };

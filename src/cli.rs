@@ -1,7 +1,8 @@
-//! The `tollgate` command: reads arguments and configuration, opens the engine, serves, drains.
+//! The `tollgate` command: parses arguments, loads the configuration, opens the engine, serves and
+//! drains.
 //!
-//! The command is in the library, because a binary crate would compile the types of its futures a
-//! second time.
+//! It is part of the library because a binary crate would compile the types of its futures a second
+//! time.
 
 mod arguments;
 mod command;
@@ -46,7 +47,7 @@ pub fn main() -> ExitCode {
     match runtime {
         Ok(runtime) => {
             let code = runtime.block_on(run(command));
-            // Nobody needs the key set that may still be fetched.
+            // A key set may still be on its way; nobody needs it any more.
             runtime.shutdown_background();
             code
         }
@@ -74,12 +75,12 @@ async fn run(command: Command) -> ExitCode {
     ended.unwrap_or_else(|error| exit::unavailable(&error))
 }
 
-/// The exit code of a command that succeeds or has reported its error.
+/// Returns the exit code of a command that has succeeded, or has already reported its error.
 fn done(ended: Result<(), ExitCode>) -> ExitCode {
     ended.err().unwrap_or(ExitCode::SUCCESS)
 }
 
-/// The exit code of a command that succeeds with a code, or has reported its error.
+/// Returns the exit code of a command that has chosen one, or has already reported its error.
 fn done_with(ended: Result<ExitCode, ExitCode>) -> ExitCode {
     ended.unwrap_or_else(|code| code)
 }
@@ -89,11 +90,11 @@ fn check_config(file: &Path, output: OutputFlags) -> Result<(), ExitCode> {
     if output.is_json() {
         let error = checked.as_ref().err().map(ToString::to_string);
         let result = serde_json::json!({ "file": name, "valid": error.is_none(), "error": error });
-        print::say(&json::object(&result));
+        print::line(&json::object(&result));
     }
     checked.map_err(|error| exit::config(&error))?;
     if !output.is_json() {
-        print::say(&format!("{name}: valid"));
+        print::line(&format!("{name}: valid"));
     }
     Ok(())
 }
@@ -101,26 +102,26 @@ fn check_config(file: &Path, output: OutputFlags) -> Result<(), ExitCode> {
 /// Prints a new token and its digest.
 fn new_token(output: OutputFlags) -> Result<(), ExitCode> {
     let token = access::generate().map_err(|error| exit::unavailable(&error))?;
-    let digest = access::Digest::of(token.as_bytes()).hex();
+    let digest = access::Digest::compute(token.as_bytes()).hex();
     let text = if output.is_json() {
         json::object(&serde_json::json!({ "token": token, "tokenSha256": digest })) + "\n"
     } else {
         format!("token:        {token}\ntoken_sha256: {digest}\n")
     };
-    let printed = print::hand_over(&text);
+    let printed = print::deliver(&text);
     printed.map_err(|error| exit::unavailable(&format!("cannot print the token: {error}")))
 }
 
 fn completions(shell: Shell) -> Result<(), ExitCode> {
     let script = manual::completions(arguments::definition(), shell);
-    let printed = print::hand_over(&script);
+    let printed = print::deliver(&script);
     printed.map_err(|error| exit::unwritten(&format!("cannot print the script: {error}")))
 }
 
 fn manual_pages(folder: &Path) -> Result<(), ExitCode> {
     let count = manual::pages(&arguments::definition(), folder);
     let count = count.map_err(|error| exit::unwritten(&error))?;
-    print::say(&format!("wrote {count} pages to {}", folder.display()));
+    print::line(&format!("wrote {count} pages to {}", folder.display()));
     Ok(())
 }
 
@@ -133,7 +134,7 @@ async fn export(flags: &ExportFlags, summary: OutputFormat) -> Result<(), ExitCo
         (OutputFormat::Json, None) => {
             print::warn(&format!("exported: {}", serde_json::json!(counts)))
         }
-        (OutputFormat::Json, Some(_)) => print::say(&json::object(&serde_json::json!(counts))),
+        (OutputFormat::Json, Some(_)) => print::line(&json::object(&serde_json::json!(counts))),
         (OutputFormat::Text, _) => print::warn(&format!("exported: {counts}")),
     }
     Ok(())
@@ -144,15 +145,15 @@ async fn import(flags: &ImportFlags, output: OutputFlags) -> Result<(), ExitCode
     let imported = transfer::import(&mut store, &flags.file, flags.replace).await;
     let imported = imported.map_err(|failure| exit::transfer(&failure))?;
     if output.is_json() {
-        print::say(&json::object(&imported.json()))
+        print::line(&json::object(&imported.json()))
     } else {
-        print::say(&imported.to_string())
+        print::line(&imported.to_string())
     }
     Ok(())
 }
 
-/// Opens the engine that the flags name, for an export or import; warns about a password in the
-/// arguments. The error is the exit code.
+/// Opens the engine that the flags select, for an export or import. Warns if the arguments contain
+/// a password. The error is the exit code.
 async fn open(
     flags: &StoreFlags,
     directory: fn(&Path) -> Result<Store, Failure>,
@@ -175,9 +176,9 @@ async fn fleet(options: &FleetOptions) -> Result<ExitCode, ClientError> {
     }
     let report = tollgate_fleet::run(options).await?;
     if options.output.is_json() {
-        print::say(&json::object(&report.json()));
+        print::line(&json::object(&report.json()));
     } else {
-        print::say(&report.to_string());
+        print::line(&report.to_string());
     }
     Ok(ExitCode::from(report.exit_status()))
 }

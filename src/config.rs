@@ -1,5 +1,5 @@
-//! The configuration of a server. Flags and `TOLLGATE_*` variables win over `tollgate.toml`, which
-//! wins over the defaults.
+//! The configuration of a server. Flags and `TOLLGATE_*` variables override `tollgate.toml`, which
+//! overrides the defaults.
 
 mod access;
 mod admin;
@@ -59,8 +59,8 @@ use tollgate_engine::{budget::NamespaceRule, embedded::Durability, redis::RedisO
 use tollgate_http::Peers;
 
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 50051);
-/// Smallest `memory_max` with a data directory, in bytes: room for the page cache of the data
-/// directory and for some work.
+/// Smallest `memory_max` with a data directory, in bytes: enough for its page cache and for some
+/// work.
 const KEPT_MEMORY_MIN: u64 = 128 << 20;
 const CONNECTIONS_MAX: usize = 16_384;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -90,11 +90,11 @@ pub struct Config {
     pub namespaces: Vec<NamespaceRule>,
     /// The number of servers that share a namespace's calls per second.
     pub servers: u32,
-    /// The rules of pools, rates and sequences.
+    /// The rules for pools, rates and sequences.
     pub decisions: DecisionRules,
     /// Export of spans; `None` for no spans.
     pub otlp: Option<OtlpOptions>,
-    /// The callers and their rights; `None` if everybody may do everything.
+    /// The callers and their rights; `None` if anyone may do anything.
     pub callers: Option<Callers>,
     /// Who may use reflection; `None` for the default.
     pub reflection: Option<Reflection>,
@@ -114,16 +114,16 @@ pub enum EngineChoice {
 pub struct EmbeddedOptions {
     /// The data directory. `None` keeps all state in memory only.
     pub data_dir: Option<DataDir>,
-    /// Memory of the process in bytes above which new names are refused. `None` for no bound.
+    /// Memory of the process, in bytes, above which new names are refused. `None` for no limit.
     pub memory_max: Option<u64>,
 }
 
-/// The data directory of the embedded engine, which keeps its state over restarts.
+/// The data directory of the embedded engine, in which its state survives restarts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataDir {
     /// Path of the directory.
     pub path: PathBuf,
-    /// The promise of an answer: synced before it is sent, or within a second.
+    /// Whether changes are synced before they are answered, or within a second.
     pub durability: Durability,
 }
 
@@ -132,13 +132,13 @@ pub struct DataDir {
 pub struct LogOptions {
     /// Whether each log line is a JSON object instead of text.
     pub json: bool,
-    /// The least severe level logged, or a filter such as `tollgate=debug`.
+    /// The least severe level that is logged, or a filter such as `tollgate=debug`.
     pub level: String,
 }
 
 impl Config {
-    /// Merges the flags, the file that they name, and the defaults. Reads no certificate and no key
-    /// set: a server does that with [`FirstConfig::read`].
+    /// Merges the flags, the file that they name, and the defaults. Does not read certificates or
+    /// key sets; a server does that with [`FirstConfig::read`].
     ///
     /// Fails if the file cannot be read, a value is invalid, or two settings exclude each other.
     pub fn load(flags: &ServeFlags) -> Result<Config, ConfigError> {
@@ -208,7 +208,8 @@ impl Config {
         })
     }
 
-    /// Returns the rules for a server. They stay the same unless [`Rules::reload`] is set.
+    /// Takes the rules out of the configuration, for a server. They stay the same unless
+    /// [`Rules::reload`] is set.
     pub fn take_rules(&mut self) -> Rules {
         Rules {
             decisions: Arc::new(CurrentRules::new(mem::take(&mut self.decisions))),
@@ -220,7 +221,7 @@ impl Config {
         }
     }
 
-    /// Checks a file without the flags of a server. Reads no file that it names.
+    /// Checks a file without the flags of a server. Does not read the files that it names.
     pub fn check(path: &Path) -> Result<(), ConfigError> {
         read_alone(path).map(drop)
     }
@@ -233,16 +234,17 @@ fn embedded(
 ) -> Result<EmbeddedOptions, ConfigError> {
     if data_dir.is_some() && memory_max.is_some_and(|most| most < KEPT_MEMORY_MIN) {
         return Err(ConfigError::new(
-            "memory_max: expected 128MiB or more with a data_dir, whose pages are cached in memory"
+            "memory_max: expected 128MiB or more with a data_dir, because its pages are cached in \
+             memory"
                 .to_owned(),
         ));
     }
     Ok(EmbeddedOptions { data_dir, memory_max })
 }
 
-/// The error for a key of the embedded engine if the engine is a Redis.
+/// Builds the error for a key of the embedded engine if the engine is Redis.
 fn misplaced(key: &str, instead: &str) -> ConfigError {
-    ConfigError::new(format!("{key}: applies to the embedded engine only; remove it, {instead}"))
+    ConfigError::new(format!("{key}: applies only to the embedded engine; remove it, {instead}"))
 }
 
 /// Builds the data directory. Fails if `durability` is set without a path.
@@ -252,7 +254,7 @@ fn data_dir(
 ) -> Result<Option<DataDir>, ConfigError> {
     match (path, durability) {
         (None, Some(_)) => Err(ConfigError::new(
-            "durability: requires a data_dir; give one, or remove durability".to_owned(),
+            "durability: requires a data_dir; set one, or remove durability".to_owned(),
         )),
         (path, durability) => Ok(path.map(|path| DataDir {
             path,
@@ -266,7 +268,7 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// A file, and what is built of it.
+/// A file, and what is built from it.
 #[derive(Default)]
 struct Read {
     file: File,
@@ -274,7 +276,7 @@ struct Read {
     callers: Option<Callers>,
 }
 
-/// Reads and checks a file, without the files that it names. Returns its text, too.
+/// Reads and checks a file, but not the files that it names. Also returns its text.
 fn read_alone(path: &Path) -> Result<(String, Read), ConfigError> {
     let text = input_file::read_text(path).map_err(|error| ConfigError::unread(path, &error))?;
     match build(parse_text(path, &text)?, KeySet::Skip) {
@@ -283,8 +285,8 @@ fn read_alone(path: &Path) -> Result<(String, Read), ConfigError> {
     }
 }
 
-/// Parses the text of a file. The error quotes no line, because the line may contain a password and
-/// the path may lead to a file that is not a configuration.
+/// Parses the text of a file. The error does not quote the line, because it may contain a password,
+/// or the file may not be a configuration at all.
 fn parse_text(path: &Path, text: &str) -> Result<File, ConfigError> {
     toml::from_str(text).map_err(|error| {
         let reason = secret::masked(error.message());
@@ -292,7 +294,7 @@ fn parse_text(path: &Path, text: &str) -> Result<File, ConfigError> {
     })
 }
 
-/// Checks a file; builds its rules and callers. The error names the key.
+/// Checks a file and builds its rules and callers. The error names the key.
 fn build(file: File, keys: KeySet<'_>) -> Result<Read, String> {
     let mut pools = Vec::with_capacity(file.pool.len());
     for (index, entry) in file.pool.iter().enumerate() {

@@ -2,15 +2,15 @@
 //!
 //! The permission for the RPC is checked before its handler is called ([`access`]). Each handler
 //! has four steps:
-//! 1. `parse` builds a decision, and reports all violations of the request at once (`fields`).
+//! 1. `parse` builds a decision and reports all violations of the request together (`fields`).
 //! 2. `parse` also checks the permission for the names in the request.
 //! 3. The engine decides.
-//! 4. `convert` builds the response. A refusal is a response. An
+//! 4. `convert` builds the response. A refusal is a response, while an
 //!    [`Error`](tollgate_core::error::Error) becomes a status in `status`.
 //!
-//! A handler decides nothing, and reads only its request and the configuration. It calls `submit`,
-//! `submit_all`, `submit_waiting`, `submit_merged`, `read_all`, `list` and `watch` of the engine;
-//! `tests/tidy/handlers.rs` checks that, and has the two exceptions.
+//! A handler makes no decisions and reads only its request and the configuration. Of the engine it
+//! calls only `submit`, `submit_all`, `submit_waiting`, `submit_merged`, `read_all`, `list` and
+//! `watch`, which `tests/tidy/handlers.rs` checks, with two exceptions.
 
 pub mod access;
 pub(crate) mod reflection;
@@ -66,7 +66,7 @@ pub use verbs::counted_verbs;
 
 /// The names of the services, as in health checks.
 pub(crate) fn services() -> impl Iterator<Item = &'static str> {
-    // The last one is the name that clients of envoyproxy/ratelimit check.
+    // The last one is the name that health checks of envoyproxy/ratelimit use.
     access::Service::ALL.into_iter().map(access::Service::full_name).chain(["ratelimit"])
 }
 

@@ -1,10 +1,11 @@
-#!/usr/bin/env bash
-# Checks the client libraries: the checks of each language, and then the common scenarios with it.
+# !/usr/bin/env bash Checks the client libraries: runs the checks of each language, and then the
+# common scenarios with its library.
 #
 #   ./tests/clients.sh [--workspace-tested] [LANGUAGE…]    go, java, python, rust, typescript
 #
-# Without languages it checks all. As many jobs run at a time as there are cores, at least two: most
-# scenarios wait. The output of a job is printed when it ends; target/clients/ keeps it.
+# Without languages it checks all. Runs as many jobs at a time as there are cores, but at least two,
+# because most scenarios wait. The output of a job is printed when it ends; target/clients/ keeps
+# it.
 #
 # --workspace-tested: `cargo test --workspace` has passed, so that the lints and tests of clients/rust,
 # a member of the workspace, are not repeated.

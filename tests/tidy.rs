@@ -202,7 +202,7 @@ const CRATES: [(&str, &[&str]); 8] = [
     ("status", &["core", "engine", "telemetry"]),
     // Calls the services of its server in the process, by the stubs of the client.
     ("console", &["client", "core", "engine", "status", "telemetry"]),
-    // Clients of a server; the rules give them bounds and clocks.
+    // Clients of a server; the rules provide their bounds and clocks.
     ("cli", &["client", "core", "telemetry"]),
     ("fleet", &["cli", "client", "core", "telemetry"]),
 ];
@@ -264,7 +264,7 @@ fn dependencies_point_one_way() {
         }
         let top = path.iter().nth(1).unwrap().to_str().unwrap().trim_end_matches(".rs");
         let Some((_, named)) = FOLDERS.iter().find(|(folder, _)| *folder == top) else {
-            assert!(["main", "lib"].contains(&top), "{}: no folder of the list", path.display());
+            assert!(["main", "lib"].contains(&top), "{}: not a folder of the list", path.display());
             continue;
         };
         let code = code_with_imports(&text);

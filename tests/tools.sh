@@ -68,7 +68,8 @@ prepare_envoy() {
     export TOLLGATE_TEST_ENVOY=$folder/envoy
 }
 
-# The tools that check deploy/. Each is missing if its installer is, and its tests say so.
+# The tools that check deploy/. A tool is missing if its installer is missing; its tests then say
+# so.
 prepare_deploy() {
     local folder=$tools/deploy-2
     export TOLLGATE_TEST_TOOLS=$folder/bin:$folder/venv/bin:$folder/prometheus/usr/bin

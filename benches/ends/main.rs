@@ -10,7 +10,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::unwrap_used,
-    reason = "a benchmark ends where it fails"
+    reason = "a benchmark ends at its first failure"
 )]
 
 mod crowd;

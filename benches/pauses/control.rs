@@ -20,11 +20,11 @@ const STEP: u64 = 120_000;
 /// Steps between two pauses.
 const STEPS: u64 = 8;
 
-/// Measures arithmetic under a mutex that another thread always asks for. Steps, pauses and
+/// Measures arithmetic under a mutex that another thread repeatedly acquires. Steps, pauses and
 /// duration are like those of a sweep. A host that takes a virtual core away, or a system that
-/// wakes threads, delays this loop as it delays the engine. The control works for a larger part
-/// of the time than a sweep, so compare the number of times above 1 ms per second of work. It uses
-/// no disk, and only memory that is in the cache.
+/// wakes threads, delays this loop as it delays the engine. The control works for a larger part of
+/// the time than a sweep, so compare the number of times above 1 ms per second of work. It uses no
+/// disk, and only memory that is in the cache.
 pub(crate) fn control() {
     let mut steps = Times::of("no engine, only arithmetic, a step");
     let mutex = Mutex::new(0u64);

@@ -6,11 +6,11 @@
 //!
 //! The engine runs in this process, with a stepped clock. Times are CPU times of the thread, so
 //! that other work of the machine does not count as a pause of the engine. During a sweep a second
-//! thread constantly asks for the pool and for keys of all shards. Its times are wall-clock times
-//! minus the time that Linux reports as waiting for a core. They include waiting for the sweep and
-//! for other threads, also while the sweep's thread waits for a core and holds the shard. With a
-//! folder, the engine has a data directory there. A control before and after measures the pauses
-//! that the machine adds to plain arithmetic.
+//! thread constantly makes calls about the pool and about keys of all shards. Its times are
+//! wall-clock times minus the time that Linux reports as waiting for a core. They include waiting
+//! for the sweep and for other threads, also while the sweep's thread waits for a core and holds
+//! the shard. With a folder, the engine has a data directory there. A control before and after
+//! measures the pauses that the machine adds to plain arithmetic.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "benchmarks")]
 #![allow(missing_docs, reason = "benchmarks")]

@@ -132,15 +132,15 @@ impl fmt::Display for Besides {
         }
         for (row, pace) in &self.paces {
             line(
-                &format!("{row}, AdmitTask + CompleteTask, calls at half the peak's pace"),
+                &format!("{row}, AdmitTask + CompleteTask, calls at half the peak rate"),
                 pace.to_string(),
             );
         }
         if let Some(run) = &self.overload {
             line(
                 &format!(
-                    "Redis, {} calls at a time, of which it takes {TAKEN_MAX}; those \
-                          refused come again after 100 ms",
+                    "Redis, {} calls at a time, of which it accepts {TAKEN_MAX}; refused calls \
+                     retry after 100 ms",
                     OVERLOAD * TAKEN_MAX
                 ),
                 format!(
@@ -168,7 +168,7 @@ impl fmt::Display for Besides {
             line("an idle server, embedded", idle.to_string());
         }
         if !table.is_empty() {
-            writeln!(f, "### Besides\n\n{table}")?;
+            writeln!(f, "### Other measurements\n\n{table}")?;
         }
         if let Some(envoy) = &self.envoy {
             writeln!(f, "### ShouldRateLimit\n\n{envoy}")?;

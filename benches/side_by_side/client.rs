@@ -1,4 +1,4 @@
-//! Results of an independent client for the same load, to check those of this benchmark.
+//! Results of an independent client for the same load, as a check of this benchmark's own results.
 
 use std::{path::Path, process::Stdio, time::Duration};
 
@@ -56,7 +56,7 @@ pub(crate) async fn output(command: &mut Command, seconds: u32) -> Result<String
     let command = command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     let limit = Duration::from_secs(u64::from(seconds) + 30);
     match timeout(limit, command.output()).await {
-        Err(_) => Err("it does not end".to_owned()),
+        Err(_) => Err("it did not end in time".to_owned()),
         Ok(Err(error)) => Err(error.to_string()),
         Ok(Ok(output)) => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
     }

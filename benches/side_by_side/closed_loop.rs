@@ -88,7 +88,7 @@ pub(crate) async fn run(row: &mut Row, load: &Arc<Load>, callers: Callers, timin
         }
     });
     if drained.await.is_err() {
-        tally.note_wrong("no answer after the end".to_owned(), running.len() as u64);
+        tally.record_wrong("no answer after the end".to_owned(), running.len() as u64);
     }
     connections.iter().for_each(Connection::close);
     // A later run must not repeat these tasks.
@@ -106,7 +106,7 @@ async fn call_again(mut connection: Connection, load: Arc<Load>, stage: Arc<Stag
             let answer = connection.call(request.clone(), call.body(number)).await;
             let took = begun.elapsed();
             let counts = stage.phase.load(Ordering::Relaxed) == COUNTED;
-            match tally.note(call, answer, took, counts) {
+            match tally.record(call, answer, took, counts) {
                 Then::GoOn => {}
                 Then::Anew => break,
                 Then::Later => {

@@ -1,4 +1,5 @@
-//! Cost of many keys: CheckRate of a thousand keys on one server, and of a million keys on another.
+//! Cost of many keys: CheckRate with a thousand keys on one server, and with a million keys on
+//! another.
 
 use std::{fmt, sync::Arc};
 

@@ -1,4 +1,5 @@
-//! Envoy's ShouldRateLimit: Tollgate and envoyproxy/ratelimit, each on a Redis of its own, in turn.
+//! Envoy's ShouldRateLimit: Tollgate and envoyproxy/ratelimit, measured in turn, each on its own
+//! Redis.
 
 use std::{collections::BTreeMap, fmt, fs, sync::Arc};
 
@@ -87,7 +88,7 @@ impl Envoy {
         Some(median(runs.iter().map(value)))
     }
 
-    /// A figure of Tollgate for that of the peer, of each load with 64 calls in flight.
+    /// A figure of Tollgate divided by that of the peer, for each load with 64 calls in flight.
     fn ratios(&self, value: fn(&Run) -> f64) -> impl Iterator<Item = f64> {
         LOADS.into_iter().filter_map(move |asked| {
             let busy = IN_FLIGHT[1];
@@ -157,7 +158,7 @@ async fn outage(row: &mut Row) -> Result<[f64; 2], String> {
                 took.push(begun.elapsed().as_secs_f64() * 1e6);
             }
             Err(Failure::Status(UNAVAILABLE, _)) => is_known = true,
-            // The fate of calls in flight is unknown.
+            // Calls in flight may have been executed.
             Ok(_) | Err(Failure::Status(..)) if !is_known => {}
             Ok(_) => return Err("an answer without Redis".to_owned()),
             Err(failure) => return Err(text(failure)),

@@ -44,9 +44,7 @@ pub(crate) async fn program(name: &str, source: Source) -> Result<PathBuf, Strin
     }
     let mut build = match source {
         Source::Nowhere => {
-            return Err(format!(
-                "no registry has it; put `{name}` on the PATH to have it measured"
-            ));
+            return Err(format!("it is in no registry; put `{name}` on the PATH to include it"));
         }
         Source::Go(package) => go_install(package)?,
         Source::Cargo(package, version) => {

@@ -5,7 +5,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::unwrap_used,
-    reason = "a benchmark ends where it fails"
+    reason = "a benchmark ends at its first failure"
 )]
 
 #[path = "../process/mod.rs"]
@@ -98,5 +98,5 @@ async fn measure(options: &Options) -> Result<(), String> {
         readme::write(&text)?;
         eprintln!("written: benches/README.md, benches/{}", plot::FILE);
     }
-    if results.wrong().is_empty() { Ok(()) } else { Err("not every answer was right".to_owned()) }
+    if results.wrong().is_empty() { Ok(()) } else { Err("not every answer was correct".to_owned()) }
 }

@@ -25,10 +25,11 @@ use crate::{
 };
 
 /// Interval in which due calls start together. The latency of a call counts from its start. The
-/// timer of tokio has a resolution of 1 ms; a shorter interval would use CPU that the load is to
-/// measure.
+/// timer of tokio has a resolution of 1 ms; a shorter interval would use CPU time that the measured
+/// load needs.
 const TICK: Duration = Duration::from_micros(250);
-/// Most callers that wait for an answer. A further caller is skipped and counted as wrong.
+/// Maximum number of callers that wait for an answer. A further caller is skipped and counted as
+/// wrong.
 const WAITING_MAX: u32 = 8192;
 /// How long calls in flight may take after the end of a run.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -72,7 +73,7 @@ pub(crate) async fn run(
         let due = (begun.elapsed().as_secs_f64() * rounds) as usize;
         for turn in came..due {
             let Ok(place) = waiting.clone().try_acquire_owned() else {
-                seen.tally().note_wrong("a caller could not come".to_owned(), 1);
+                seen.tally().record_wrong("a caller failed to start".to_owned(), 1);
                 continue;
             };
             let number = row.numbers_used % load.numbers;
@@ -89,7 +90,7 @@ pub(crate) async fn run(
     let after = row.meter.read();
     if timeout(DRAIN, waiting.acquire_many(WAITING_MAX)).await.is_err() {
         let lost = WAITING_MAX as usize - waiting.available_permits();
-        seen.tally().note_wrong("no answer after the end".to_owned(), lost as u64);
+        seen.tally().record_wrong("no answer after the end".to_owned(), lost as u64);
     }
     lines.iter().for_each(Connection::close);
     let tally = std::mem::take(&mut *seen.tally());
@@ -104,7 +105,7 @@ async fn call(mut line: Connection, load: Arc<Load>, number: u64, seen: Arc<Seen
         let begun = monotonic();
         let answer = line.call(request, call.body(number)).await;
         let counts = seen.counts.load(Ordering::Relaxed);
-        if seen.tally().note(call, answer, begun.elapsed(), counts) != Then::GoOn {
+        if seen.tally().record(call, answer, begun.elapsed(), counts) != Then::GoOn {
             return;
         }
     }

@@ -67,7 +67,7 @@ pub(crate) fn gubernator() -> Call {
     Call::new("/pb.gubernator.V1/GetRateLimits", &message, under_limit)
 }
 
-/// Accepts one response without an error: status 0 is not sent, so the limit comes first. A
+/// Accepts one response without an error: status 0 is not sent, so the limit is the first field. A
 /// response with an error has no limit.
 fn under_limit(message: &[u8]) -> bool {
     matches!(message, [0x0a, _, 0x10, ..])

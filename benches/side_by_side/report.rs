@@ -34,7 +34,7 @@ impl fmt::Display for Report<'_> {
         }
         let main = self.main();
         writeln!(f, "### Calls a second, {main} in flight\n\n{}", self.rates(&[main], false))?;
-        writeln!(f, "In brackets: of the echo.\n")?;
+        writeln!(f, "In brackets: relative to the echo.\n")?;
         writeln!(f, "### Targets\n\n{}", targets::table(self.results, self.besides))?;
         if let Some(plot) = self.plot {
             writeln!(f, "### By calls in flight\n\n![calls a second]({plot})\n")?;
@@ -45,9 +45,9 @@ impl fmt::Display for Report<'_> {
         writeln!(f, "### Latency and CPU, {main} in flight\n\n{}", self.costs(main))?;
         writeln!(
             f,
-            "CPU in µs a call, of the server, of Redis and of the benchmark as their client; \
-             scripts: Redis's own count of its time, in µs a call, and how many calls each \
-             script call held.\n"
+            "CPU of the server, of Redis and of the benchmark as their client, in µs per call; \
+             scripts: the time that Redis itself has measured, in µs per call, and how many calls \
+             each script call contained.\n"
         )?;
         let peers = self.peers(main);
         if !peers.is_empty() {
@@ -160,14 +160,14 @@ impl Report<'_> {
         if self.options.reps() > 1 {
             writeln!(
                 f,
-                "Medians of {} runs; the fastest and the slowest of them lay {} apart, as a rule.",
+                "Medians of {} runs; the fastest and the slowest typically differ by {}.",
                 self.options.reps(),
                 percent(spread)
             )?;
         }
         let wrong = self.results.wrong();
         if wrong.is_empty() {
-            writeln!(f, "Every call was answered, and as it should be.")?;
+            writeln!(f, "Every call was answered as expected.")?;
         }
         for ((kind, in_flight, row), what, count) in wrong {
             writeln!(

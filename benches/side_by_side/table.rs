@@ -44,7 +44,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// Formats a rate: three significant digits, with a comma before each three digits.
+/// Formats a rate with three significant digits, and a comma before every group of three digits.
 pub(crate) fn rate(value: f64) -> String {
     let unit = 10_f64.powf((value.max(1.0).log10().floor() - 2.0).max(0.0));
     let digits = format!("{:.0}", (value / unit).round() * unit);
@@ -72,7 +72,7 @@ pub(crate) fn percent(part: f64) -> String {
     format!("{:.0} %", part * 100.0)
 }
 
-/// Formats a value with `show`; a dash without a finite value.
+/// Formats a value with `show`; returns a dash if there is no finite value.
 pub(crate) fn or_dash(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
     value.filter(|value| value.is_finite()).map_or("–".to_owned(), show)
 }

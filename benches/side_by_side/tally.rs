@@ -25,7 +25,7 @@ pub(crate) struct Tally {
 pub(crate) enum Then {
     /// The next call of the load.
     GoOn,
-    /// The first call of the load: the rest would not make sense after a failure.
+    /// The first call of the load, because the rest would not make sense after a failure.
     Anew,
     /// The first call, after a pause.
     Later,
@@ -34,9 +34,9 @@ pub(crate) enum Then {
 }
 
 impl Tally {
-    /// Records the outcome of a call. Expected replies and refusals count only with `counts`;
+    /// Records the outcome of a call. Expected replies and refusals count only if `counts` is set;
     /// unexpected ones always count.
-    pub(crate) fn note(
+    pub(crate) fn record(
         &mut self,
         call: &Call,
         answer: Result<Bytes, Failure>,
@@ -62,11 +62,11 @@ impl Tally {
             }
             Err(Failure::Broken(what)) => (what, Then::End),
         };
-        self.note_wrong(what, 1);
+        self.record_wrong(what, 1);
         then
     }
 
-    pub(crate) fn note_wrong(&mut self, what: String, count: u64) {
+    pub(crate) fn record_wrong(&mut self, what: String, count: u64) {
         *self.wrong.entry(what).or_default() += count;
     }
 
@@ -74,7 +74,7 @@ impl Tally {
         self.latencies.extend(other.latencies);
         self.refused += other.refused;
         for (what, count) in other.wrong {
-            self.note_wrong(what, count);
+            self.record_wrong(what, count);
         }
     }
 }

@@ -61,32 +61,32 @@ impl Targets {
     fn of_echo(&mut self, results: &Results) {
         let pairs = |in_flight, row, to| results.ratio(Kind::Pairs, in_flight, row, to);
         self.add(
-            "embedded of echo, AdmitTask + CompleteTask, 256",
+            "embedded relative to echo, AdmitTask + CompleteTask, 256",
             Bound::AtLeast(0.9),
             pairs(256, EMBEDDED, ECHO),
             percent,
         );
         self.add(
-            "Redis of echo, AdmitTask + CompleteTask, 256",
+            "Redis relative to echo, AdmitTask + CompleteTask, 256",
             Bound::AtLeast(0.45),
             pairs(256, LANES, ECHO),
             percent,
         );
         self.add(
-            "Redis, lanes for one decision a script call, the same, 256",
+            "Redis, lanes, relative to one decision per script call, 256",
             Bound::AtLeast(3.0),
             pairs(256, LANES, PER_CALL),
             times,
         );
         self.add(
-            "Redis of echo, AdmitTask + CompleteTask, 1,024",
+            "Redis relative to echo, AdmitTask + CompleteTask, 1,024",
             Bound::AtLeast(0.55),
             pairs(1024, LANES, ECHO),
             percent,
         );
         for kind in [Kind::Fixed, Kind::Bucket] {
             for in_flight in [64, 256, 1024] {
-                let what = format!("Redis of echo, {}, {in_flight}", kind.title());
+                let what = format!("Redis relative to echo, {}, {in_flight}", kind.title());
                 let value = results.ratio(kind, in_flight, LANES, ECHO);
                 self.add(&what, Bound::AtLeast(0.6), value, percent);
             }
@@ -101,7 +101,7 @@ impl Targets {
             ratios.reduce(f64::min)
         };
         self.add(
-            "embedded for the fastest peer in memory, 256, by our own load, of one thread",
+            "embedded relative to the fastest peer in memory, 256, our own load, one thread",
             Bound::AtLeast(1.8),
             least(EMBEDDED, Store::Memory),
             times,
@@ -110,19 +110,19 @@ impl Targets {
         let ratios =
             theirs.filter_map(|peer| besides.by_h2load.ratio(peer.kind, EMBEDDED, peer.name));
         self.add(
-            "the same by h2load, of two threads and one key",
+            "the same with h2load, two threads, one key",
             Bound::AtLeast(1.8),
             ratios.reduce(f64::min),
             times,
         );
         self.add(
-            "Redis for the fastest peer in memory, 256",
+            "Redis relative to the fastest peer in memory, 256",
             Bound::AtLeast(1.0),
             least(LANES, Store::Memory),
             times,
         );
         self.add(
-            "Redis for the fastest peer on Redis, 256",
+            "Redis relative to the fastest peer on Redis, 256",
             Bound::AtLeast(7.0),
             least(LANES, Store::Redis),
             times,
@@ -133,12 +133,12 @@ impl Targets {
     fn of_envoy(&mut self, besides: &Besides) {
         let rate = besides.envoy.as_ref().and_then(Envoy::rate);
         let cpu = besides.envoy.as_ref().and_then(Envoy::cpu);
-        let what = "ShouldRateLimit for envoyproxy/ratelimit, 64: calls a second";
+        let what = "ShouldRateLimit relative to envoyproxy/ratelimit, 64: calls a second";
         self.add(what, Bound::AtLeast(5.0), rate, times);
         let outage = besides.envoy.as_ref().and_then(Envoy::outage);
         let what = "ShouldRateLimit: p99 of UNAVAILABLE while Redis is not running";
         self.add(what, Bound::AtMost(5000.0), outage, time);
-        let what = "ShouldRateLimit for envoyproxy/ratelimit, 64: CPU of the server";
+        let what = "ShouldRateLimit relative to envoyproxy/ratelimit, 64: CPU of the server";
         self.add(what, Bound::AtMost(0.2), cpu, times);
     }
 
@@ -148,11 +148,11 @@ impl Targets {
             for row in [EMBEDDED, LANES] {
                 let here = (*kind, 256, row);
                 let part = results.rate(here).zip(results.rate((granted, 256, row)));
-                let what = format!("{row}, {}, for the granted path, 256", kind.title());
+                let what = format!("{row}, {}, relative to the granted path, 256", kind.title());
                 let part = part.map(|(refused, granted)| refused / granted);
                 self.add(&what, Bound::AtLeast(1.0), part, times);
             }
-            let what = format!("Redis of echo, {}, 256", kind.title());
+            let what = format!("Redis relative to echo, {}, 256", kind.title());
             let value = results.ratio(*kind, 256, LANES, ECHO);
             self.add(&what, Bound::AtLeast(0.9), value, percent);
             let what = format!("script calls for 100 calls, {}, 256", kind.title());
@@ -166,7 +166,8 @@ impl Targets {
             let p50 = |row| results.median((kind, 1, row), |run| run.p50);
             let value = p50(LANES).zip(p50(ECHO)).zip(besides.ping);
             let value = value.map(|((redis, echo), ping)| redis / (echo + ping));
-            let what = format!("one caller, {}: p50 for echo's and a PING's", kind.title());
+            let what =
+                format!("one caller, {}: p50 relative to echo's plus a PING's", kind.title());
             self.add(&what, Bound::AtMost(1.3), value, times);
         }
         for (kind, most) in [(Kind::Pairs, 5.0), (Kind::Fixed, 2.5)] {
@@ -193,13 +194,13 @@ impl Targets {
         let peak = results.peak(Kind::Pairs, LANES);
         let value = besides.overload.as_ref().zip(peak).map(|(run, peak)| run.rate / peak);
         self.add(
-            "Redis: goodput with 3 times as many calls as it takes, of the peak",
+            "Redis: goodput at three times its capacity, relative to the peak",
             Bound::AtLeast(0.8),
             value,
             percent,
         );
         self.add(
-            "embedded: the server's time for a CheckRate, of 1,000,000 keys for that of 1,000",
+            "embedded: server time per CheckRate with 1,000,000 keys, relative to 1,000",
             Bound::AtMost(1.5),
             besides.crowd.as_ref().and_then(|crowd| crowd.as_ref().ok()).map(Crowd::ratio),
             times,
@@ -216,8 +217,11 @@ impl Targets {
             format!("{ms:.0} ms")
         });
         let connection = idle.map(|idle| idle.connection_kb);
-        self.add("10,000 idle connections: each", Bound::AtMost(20.0), connection, |kb| {
-            format!("{kb:.1} KB")
-        });
+        self.add(
+            "memory per connection, with 10,000 idle ones",
+            Bound::AtMost(20.0),
+            connection,
+            |kb| format!("{kb:.1} KB"),
+        );
     }
 }

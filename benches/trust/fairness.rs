@@ -1,4 +1,5 @@
-//! Latency of a caller of one namespace while a caller of another namespace floods the server.
+//! The latency that a caller of one namespace sees while a caller of another namespace floods the
+//! server.
 
 use std::{path::Path, process::Stdio, sync::Arc, time::Duration};
 

@@ -1,5 +1,5 @@
-//! The cost of TLS, of callers, and of metrics and traces. h2load (Debian: nghttp2-client) calls, in
-//! turn, servers with different configurations. Each server is compared with a plain server that
+//! The cost of TLS, of callers, and of metrics and traces. h2load (Debian: nghttp2-client) calls
+//! servers with different configurations in turn. Each server is compared with a plain server that
 //! gets the same headers: h2load never indexes `authorization`, so the server decodes its text in
 //! each call.
 //!
@@ -13,7 +13,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::unwrap_used,
-    reason = "a benchmark ends where it fails"
+    reason = "a benchmark ends at its first failure"
 )]
 
 #[allow(dead_code, reason = "other benchmarks use the rest")]
@@ -116,7 +116,7 @@ fn load(server: &Server, authorization: Option<&str>, connections: u32, in_fligh
     command
 }
 
-/// Makes calls; returns calls a second.
+/// Makes calls; returns their number per second.
 fn counted(mut command: Command, calls: u32) -> f64 {
     let output = command.args(["-n", &calls.to_string()]).output();
     let output = output.expect("h2load is installed (Debian: nghttp2-client)");

@@ -20,7 +20,7 @@ use tollgate_client::{Against, pb};
 use crate::process::{Process, serve_by};
 
 const ADMIN: &str = "admin = \"127.0.0.1:0\"\n";
-/// No collector answers there; without a sampled call nobody asks.
+/// No collector answers there; without a sampled call, nothing is sent to it.
 const UNSAMPLED: &str = "[otlp]\nendpoint = \"http://127.0.0.1:9\"\n";
 
 /// What a server does besides its decisions.

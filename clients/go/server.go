@@ -24,8 +24,8 @@ const (
 
 	// notTLS is what package tls says of an answer that is no TLS record.
 	notTLS = "first record does not look like a TLS handshake"
-	// reasonTLSMismatch is the reason of an error: the server uses TLS and the client does not,
-	// or the reverse.
+	// reasonTLSMismatch is the reason of an error: the server uses TLS and the client does not, or
+	// vice versa.
 	reasonTLSMismatch = "TLS_MISMATCH"
 )
 

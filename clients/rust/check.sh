@@ -2,7 +2,8 @@
 # Checks the client library: formatting, lints, API docs, tests against a server, and the first
 # program of the README from the package. The server is TOLLGATE_BINARY, else target/debug/tollgate.
 #
-#   check.sh [packaged]    packaged: without the lints and tests that those of the workspace contain
+#   check.sh [packaged] packaged: without the lints and tests that the checks of the workspace
+#   already include
 #
 # Exits with 77 if a tool is missing.
 set -euo pipefail

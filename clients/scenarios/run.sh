@@ -10,8 +10,8 @@ set -euo pipefail
 # shellcheck source=clients/scenarios/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-# Failed scenarios are played once more, alone: a machine that stands still for a second ends the
-# short leases of a scenario. They fail if they fail again.
+# Failed scenarios are played once more, alone: if a machine stalls for a second, the short leases
+# of a scenario end. They fail if they fail again.
 play() {
     local code=0
     local play=("$venv/bin/python" -m pytest --language "$1" -q "${arguments[@]}"

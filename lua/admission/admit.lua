@@ -30,7 +30,7 @@
 -- argv[14] seed 0..2^32-1, spreads retry_after.
 -- argv[15] entry of the queue "number ticket wait_ms keep_ms kept_ms channel" (lib/ticket.lua), empty
 --          for a call that never waits.
--- argv[16] lists 1 if a full answer lists the holders, for the denial cache; not of a call that waits.
+-- argv[16] lists 1 if a full answer lists the holders, for the denial cache; 0 for a call that waits.
 -- Shared keys[1..10], argv[1..10]
 --
 -- Returns {0 granted, capacity, in_use, token, grant, expire, (attempt, task, payload) if queued}.
@@ -45,7 +45,7 @@
 --        tickets, TTL: kept_ms; queued, backlog and due, permanent; events, TTL: 24 h.
 -- Cost O(log leases + log waiters + log queued): 15 µs, 30 µs for a call that waits or lists holders, 150 µs for a
 --      dispatch of 64 KiB. A script call spends one allowance, 3 ms, on expired entries (lib/allowance.lua).
-local function share(keys, argv, now, first, last)
+local function read_shared(keys, argv, now, first, last)
   local pool = pool_open(keys, argv, now, first, last)
   pool.tickets, pool.barging, pool.is_limited = keys[10], argv[8] == '1', argv[10] == '1'
   failover_hold(pool, argv[9], now)
@@ -96,7 +96,7 @@ local function decide(pool, now, task_key, device, named, asked_ms, seed, entry,
     changes_replace_lease(pool, member, task, now)
   end
   lease.attempt = lease.standing and lease.attempt + 1 or 0
-  -- Revoking a lease would free this slot, which an earlier lease of the task still holds.
+  -- An earlier lease of the task still holds this slot; revoking the new one would free it.
   lease.state, lease.is_disclosed = TASK_LEASED, own == 1
   lease.token, lease.grant = fencing_next_token(pool.last_token, now), now
   lease.expire = now + (tonumber(asked_ms) or pool.lease_ms) * 1000

@@ -38,7 +38,7 @@ local COMPLETE_COMPLETED, COMPLETE_ALREADY_COMPLETED, COMPLETE_LATE = 0, 1, 2
 local COMPLETE_STALE_TOKEN, COMPLETE_UNKNOWN = 3, 4
 -- An outcome.
 local FAILED = '2'
-local share, REPLY = pool_open, '<I8I8I8'
+local read_shared, REPLY = pool_open, '<I8I8I8'
 
 local function write(pool, now)
   changes_write(pool, now)

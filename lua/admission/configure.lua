@@ -1,4 +1,4 @@
--- Changes a pool's run-time settings. With reset it first drops them, and repairs stored values
+-- Changes a pool's run-time settings. With `reset` it first drops them, and removes stored values
 -- that cannot be read.
 --
 -- @include events pool_event pool_view repair settings strings token wake_ups

@@ -1,4 +1,4 @@
--- Frees a task's slot for an operator; drops a task record that cannot be read.
+-- Frees a task's slot on behalf of an operator; drops a task record that cannot be read.
 --
 -- @include events expiry leases pool_event queued settings strings task wake_ups
 --
@@ -37,7 +37,7 @@ local function decide(keys, argv, now)
     return queued_find_task(strings_read(task_key)[1], pool, member, now)
   end)
   if not readable then
-    -- Without a record the task's lease is unknown; it ends at its slot end.
+    -- Without a record the task's lease is unknown; its slot is freed at the slot end.
     call('DEL', task_key)
     pcall(call, 'HDEL', pool.queued, member, '\31' .. member)
     return { EVICT_UNKNOWN }

@@ -10,7 +10,7 @@
 -- argv[1] what p for settings and token, q for queued tasks, t for the task, x for leases.
 -- argv[2] member device and task of the task, or empty.
 -- argv[3] after position of the previous page, or empty.
--- argv[4] limit entries of a page, about, 1..250.
+-- argv[4] limit about this many entries a page, 1..250.
 --
 -- Returns {0, position of the page or empty if it is the last, entries …}. An entry is
 --         '' letter, last token, capacity, lease_ms, grace_ms, paused, max_attempts (text, empty
@@ -22,7 +22,7 @@
 -- Cost O(log leases + limit): 10 µs an entry; 30 µs for a payload of 64 KiB.
 local EXPORT_ON_HOLD = 1
 
--- Appends the record of a task. A member of `leases` tells whether its lease counts.
+-- Appends the record of a task. Its lease counts if `leases` has a member for it.
 local function push(reply, pool, member, task, forget, outcome, text, payload)
   local listed = task.state == TASK_LEASED and leases_is_listed(pool, leases_encode(member, task)) and 1 or 0
   local values = {
@@ -48,7 +48,7 @@ local function push_pool(reply, pool, now)
   return reply
 end
 
--- Appends a page of queued tasks in no order. HSCAN returns a small hash as a whole.
+-- Appends a page of queued tasks, in no particular order. HSCAN returns a small hash as a whole.
 local function push_queued(reply, pool, after, limit, now)
   local page = call('HSCAN', pool.queued, after == '' and '0' or after, 'COUNT', limit)
   for i = 1, #page[2], 2 do
@@ -73,8 +73,8 @@ local function push_task(reply, pool, task_key, member, now)
   return reply
 end
 
--- Appends the leases that hold a slot as tasks that are forgotten with their slot. They count
--- where the record of the task is missing.
+-- Appends the leases that hold a slot, as tasks that are forgotten when the slot ends. An import
+-- uses them where the record of the task is missing.
 local function push_leases(reply, pool, after, limit, now)
   local start = call('ZCOUNT', pool.leases, '-inf', format('%.0f', now))
   if after ~= '' then

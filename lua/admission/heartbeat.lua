@@ -9,7 +9,7 @@
 -- argv[1] capacity default, 0..1000000.
 -- argv[2] paused default, 0 or 1.
 -- argv[3] channel that receives the server's wake-ups.
--- argv[4] keep_ms how long the server then counts as alive, ms.
+-- argv[4] keep_ms how long the server counts as alive after this call, ms.
 -- argv[5] gone device and task of a call that stops waiting, joined by \31, or empty.
 -- argv[6] number of that call, or empty.
 --
@@ -25,7 +25,8 @@ local function decide(keys, argv, now)
   local capacity, _, _, paused = settings_read(text, tonumber(argv[1]), nil, nil, tonumber(argv[2]))
   local in_use = leases_count(leases_key, now)
   local free = capacity - in_use
-  -- The next end that frees one more slot; waiters that may proceed now take the free ones.
+  -- The next end of a lease that frees one more slot: the slots that are free now go to the waiters
+  -- that may proceed.
   local rank = math.min(capacity, in_use)
   local last = rank > 0 and call('ZREVRANGE', leases_key, rank - 1, rank - 1, 'WITHSCORES')[2]
   local reply = { OK, last and math.ceil((tonumber(last) - now) / 1000) or 0 }

@@ -24,7 +24,7 @@ local function decide(keys, argv, now)
     local after = {
       token = tonumber(argv[4]), grant = tonumber(argv[5]), expire = tonumber(argv[6]), attempt = tonumber(argv[7]),
     }
-    -- If that lease has been removed, continue at the first one with its slot end.
+    -- If that lease has been removed, continue at the first lease with the same slot end.
     local rank = call('ZRANK', leases_key, leases_encode(argv[3], after))
     local follows = rank and rank + 1 or call('ZCOUNT', leases_key, '-inf', '(' .. after_end)
     start = math.max(start, follows)

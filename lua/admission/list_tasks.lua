@@ -6,7 +6,7 @@
 -- keys[2] backlog zset: queued tasks by device and age.
 -- keys[3] due zset: queued tasks by when the sweeper must handle them.
 -- argv[1] left 0 for queued tasks; 1 for tasks that left the queue, the first to be forgotten first.
--- argv[2] limit entries read, 1..1000.
+-- argv[2] limit entries to read, 1..1000.
 -- argv[3] after_due score in due of the previous page's last entry, µs, or empty.
 -- argv[4] after_member device and task of that entry, or empty.
 -- argv[5] after_queued when that task was queued, µs; 0 for tasks that left the queue.
@@ -38,7 +38,7 @@ end
 local function left_entries(due_key, limit, after_due, after)
   local start = 0
   if after_due ~= '' then
-    -- If that entry has been removed, continue at the first one with its score.
+    -- If that entry has been removed, continue at the first entry with the same score.
     local is_there = tonumber(call('ZSCORE', due_key, after) or '') == tonumber(after_due)
     start = is_there and call('ZRANK', due_key, after) + 1 or call('ZCOUNT', due_key, '-inf', '(' .. after_due)
   end

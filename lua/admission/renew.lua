@@ -1,5 +1,5 @@
--- Extends a task's lease, counted from now, and revives it within its grace. During a failover
--- hold it re-registers a lost lease.
+-- Extends a task's lease, counted from now, and revives an expired lease within its grace. During a
+-- failover hold it re-registers a lost lease.
 --
 -- @include changes failover grant leases pool pool_event re_register task
 --
@@ -35,7 +35,7 @@
 --        with a primary id 30 days more; leases, TTL: the same and 24 h; queued and due, permanent;
 --        events, TTL: 24 h.
 -- Cost O(log leases): 10 µs.
-local function share(keys, argv, now, first, last)
+local function read_shared(keys, argv, now, first, last)
   local pool = pool_open(keys, argv, now, first, last)
   failover_hold(pool, argv[8], now)
   return pool

@@ -1,4 +1,4 @@
--- Queues a dead task again, behind all tasks of its device. Its attempts start again.
+-- Queues a dead task again, behind all tasks of its device. Its count of attempts starts again.
 --
 -- @include events expiry pool_event queued settings strings task
 --
@@ -26,8 +26,8 @@
 local REQUEUE_REQUEUED, REQUEUE_ALREADY_QUEUED, REQUEUE_NOT_DEAD = 0, 1, 2
 local REQUEUE_EXPIRED, REQUEUE_FULL, REQUEUE_UNKNOWN = 3, 4, 5
 
--- Ends the lease and the attempts of a task in the queue whose end has passed, so that the answer
--- does not depend on the sweeper.
+-- Does what the sweeper has not done yet, so that the answer does not depend on it: ends the expired
+-- lease of a queued task, or removes the task from the queue if it gets no further attempt.
 local function settle(pool, member, task, now)
   if expiry_is_lapsed(pool, member, task, now) then
     expiry_end_lease(pool, member, task, now)

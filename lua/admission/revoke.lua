@@ -1,5 +1,5 @@
--- Revokes a lease without replica acknowledgement, or one whose caller was gone before the answer was written,
--- unless it is disclosed (lib/grant.lua).
+-- Revokes a lease that replicas did not acknowledge, or whose caller had disconnected before the
+-- answer was written, unless it is disclosed (lib/grant.lua).
 --
 -- @include events expiry leases pool_event queued settings strings task wake_ups
 --
@@ -27,7 +27,7 @@
 -- Cost O(log leases + log waiters + log queued): 40 µs. Removes at most 500 lapsed waiters: 2.4 ms.
 local REVOKE_REVOKED, REVOKE_STAYS = 0, 1
 
--- Uncounts the attempt of a queued task: no call was answered with it. Returns standing and
+-- Undoes the count of a queued task's attempt, since no caller received it. Returns standing and
 -- event if the task leaves the queue because its deadline has passed.
 local function give_back(pool, member, task, now)
   task.attempt = task.attempt - 1

@@ -26,7 +26,7 @@ local function sweep_task(pool, member, now)
   elseif readable and expiry_leave_if_over(pool, member, task, now) then
     return
   end
-  -- If its lease is running, the end of the lease ends the task.
+  -- If its lease has not ended, the task ends with the lease.
   call('ZREM', pool.due, member)
 end
 

@@ -1,4 +1,4 @@
--- Makes a server the sweeper, unless another server is.
+-- Makes a server the sweeper, unless another server already is.
 --
 -- keys[1] sweeper string: the server that sweeps
 -- argv[1] server its name

@@ -4,7 +4,7 @@
 -- keys[1] probe string: "lead last process": the lead of tokens, the highest time of a token so far,
 --         and the primary's run_id
 -- keys[2] marker string: "id state time".
--- argv[1] lead lead that the server knows of, µs, 0..3600000000
+-- argv[1] lead the lead that the server knows, µs, 0..3600000000
 -- argv[2] known id of the marker that the server has seen, empty for none.
 -- argv[3] first marker to write if there is none and the server has seen none.
 -- argv[4] loss state after a loss: lost or continued.
@@ -47,7 +47,8 @@ local function decide(keys, argv, now)
   local text = call('GET', probe_key)
   local before, last, name = string.match(text or '', '^(%d+) (%d+) (%S+)$')
   if before then
-    -- Of another primary, only the time counts. A clock that was set back counts as another primary.
+    -- If another primary stored it, only the time is used. A clock that was set back counts as
+    -- another primary.
     lead = math.max(lead, name == this and tonumber(before) or 0, tonumber(last) - now)
   end
   lead = math.min(lead, LEAD_MAX)

@@ -8,8 +8,8 @@
 -- argv[3] count keys to visit, 1..1000
 -- argv[4] pattern of the keys, for MATCH
 --
--- Returns {0, process, cursor used, next cursor or 0, key …}: the keys that match, in no order;
---         a key can appear twice
+-- Returns {0, process, cursor used, next cursor or 0, key …}: the matching keys, in no particular
+--         order; a key can appear twice
 -- Writes nothing
 -- Cost O(count): 50 µs and 0.4 µs for each key visited
 local SCAN_UNKNOWN = '0000000000000000'

@@ -1,11 +1,12 @@
--- Schedules the sweeper's next visit at a partition, or removes a vacant one from the index.
+-- Schedules the sweeper's next visit to a partition, or removes a vacant one from the index.
 --
 -- @include index
 --
--- A registration and its decision are two steps, in either order. A vacant name is removed only once
--- no server relies on its last registration: servers do so for 60 s, plus the length of a call. A name
--- that was registered again since the sweeper read it stays. A scheduled visit is never postponed,
--- because servers do not register a name again while they rely on its registration.
+-- A registration and its decision are two steps, in either order. A vacant name is removed only
+-- when no server relies on its last registration any more: servers rely on it for 60 s, plus the
+-- duration of a call. A name that was registered again since the sweeper read it stays. A scheduled
+-- visit is never postponed, because servers do not register a name again while they rely on its
+-- registration.
 --
 -- keys[1] partitions zset: partition names by the time of last registration
 -- keys[2] ends zset: partition names by the sweeper's next visit
@@ -22,9 +23,9 @@
 -- Writes partitions, ends and listed, permanent; deletes a key of another type
 -- Cost O(log partitions)
 
--- By then the decision beside a registration has usually been made, µs.
+-- After this time, the decision that belongs to a registration has usually been made, µs.
 local TAKEN = 10 * 1000000
--- The next visit is later than now, since the clocks of nodes differ, µs.
+-- The next visit is at least this long after now, because the clocks of nodes differ, µs.
 local SOON = 100000
 -- Earliest removal of a vacant name after its last registration, µs. A name that stays after that time
 -- waits for a server that has just started to sweep. Its next visit is then this long after now.
@@ -51,7 +52,7 @@ local function decide(keys, argv, now)
     call('ZADD', partitions_key, format('%.0f', now), name)
   end
   if listed_key ~= partitions_key and not is_vacant then
-    -- A lost zset is filled again by the walk of the index.
+    -- If the zset was lost, a scan of the index fills it again.
     call('ZADD', listed_key, 'GT', format('%.0f', is > 0 and is or now), name)
   end
   local visit = next > 0 and next or math.huge

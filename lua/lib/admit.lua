@@ -1,15 +1,15 @@
--- Parts of AdmitTask: its statuses, retry delays, and the task that a call is about.
+-- Parts of AdmitTask: its statuses, its retry delays, and the choice of the task that a call admits.
 --
 -- @include allowance changes expiry pool queued task ticket
 local ADMIT_GRANTED, ADMIT_REPLAYED, ADMIT_FULL, ADMIT_NO_TASK, ADMIT_PAUSED, ADMIT_FINISHED = 0, 1, 2, 3, 4, 5
 local ADMIT_LIMITED = 6
 -- Formats of replies with 3, 4 and 6 numbers.
 local ADMIT_NUMBERS3, ADMIT_NUMBERS4, ADMIT_NUMBERS6 = '<I8I8I8', '<I8I8I8I8', '<I8I8I8I8I8I8'
--- Retry delays, µs: of a paused pool, and if a free slot is reserved for waiters.
+-- Retry delays, µs: for a paused pool, and for a pool whose free slots are reserved for waiters.
 local ADMIT_PAUSED_RETRY, ADMIT_RESERVED_RETRY = 10 * 1000000, 50 * 1000
 local ADMIT_SPREAD_MIN, ADMIT_SPREAD_MAX = 50 * 1000, 5 * 1000000
 
--- Returns the delay in ms plus up to an eighth of it (50 ms to 5 s): which spreads callers whose waits end together.
+-- Returns the delay in ms plus up to an eighth of it (50 ms to 5 s), which spreads callers whose waits end together.
 local function admit_spread(wait, seed, now)
   local window = math.min(math.max(math.floor(wait / 8), ADMIT_SPREAD_MIN), ADMIT_SPREAD_MAX)
   return math.ceil((wait + (seed + now) % window) / 1000)
@@ -28,9 +28,9 @@ local function admit_end_if_over(pool, member, task, now)
   return task.standing ~= QUEUED_WAITING
 end
 
--- Returns member and record of the device's oldest queued task; the record is nil if there is
--- none. Removes at least one expired task. The third result is true if the allowance is spent
--- then, so that more may remain.
+-- Returns member and record of the device's oldest queued task; the record is nil if there is none.
+-- Removes at least one expired task. The third result is true if the allowance is spent, so that
+-- more expired tasks may remain.
 local function admit_oldest_task(pool, device, now)
   local from, to = '[' .. device .. '\31', '(' .. device .. ' '
   repeat
@@ -50,7 +50,7 @@ local function admit_oldest_task(pool, device, now)
   return device .. '\31', nil, true
 end
 
--- The same for a task that the call names.
+-- Returns the same for a task that the call names.
 local function admit_named_task(pool, member, task_key, now)
   local task = pool_task(pool, task_key, member, now)
   if task and (task.standing or pool.ended > 0) then
@@ -85,7 +85,7 @@ local function admit_without_slot(pool, member, task, named, own, seed, now)
   elseif pool.is_limited and own == 0 and in_use < capacity then
     return pack(ADMIT_NUMBERS3, ADMIT_LIMITED, capacity, in_use)
   elseif own == 1 and expiry_is_over(pool, task, now) then
-    -- The last attempt still holds this slot; no other task gets it before slot_end.
+    -- The last attempt still holds this slot, so no other task gets it before slot_end.
     return pack(ADMIT_NUMBERS6, ADMIT_FULL, capacity, in_use, admit_spread(task.slot_end - now, seed, now), 0, 0)
   elseif pool.ended > 0 and capacity - in_use + own > 0 and in_use - own + pool.ended >= capacity then
     -- Expired leases are logged first.
@@ -93,8 +93,8 @@ local function admit_without_slot(pool, member, task, named, own, seed, now)
   end
 end
 
--- Returns the µs until the end of a lease frees a slot, false if none does. After that end
--- capacity - 1 leases remain.
+-- Returns the µs until a lease ends and frees a slot, false if none does. After that
+-- end capacity - 1 leases remain.
 local function admit_until_free(pool, now)
   if pool.until_free == nil then
     changes_write(pool, now)

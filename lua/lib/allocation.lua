@@ -6,13 +6,13 @@ local ALLOCATION_GIVEN, ALLOCATION_OUT_OF_RANGE = 0, 1
 local ALLOCATION_TOO_FAR_AHEAD, ALLOCATION_UNRESERVED = 2, 3
 -- Flags of a reply.
 local ALLOCATION_FLOOR_APPLIED, ALLOCATION_REPLAYED = 1, 2
--- Most values of one request. A sequence that is too far beyond the clock, because the clock
--- was set back or a reservation was skipped, advances by at most this many values a call.
+-- Maximum number of values of one request. A sequence that is too far beyond the clock, because the
+-- clock was set back or a reservation was skipped, advances by at most this many values a call.
 local ALLOCATION_COUNT_MAX = '10000'
 -- Largest step. It may exceed the highest value of a sequence.
 local ALLOCATION_STEP_MAX = '9223372036854775807'
 
--- Returns a kept reply, and until when it is kept; an unreadable one counts as none.
+-- Returns a kept reply, and the time until which it is kept. An unreadable one counts as absent.
 local function allocation_read_replay(key, most, now)
   local read, text = pcall(call, 'GET', key)
   local form = '^(%d+) (%d+) (%d+) (%d+) ([01])$'

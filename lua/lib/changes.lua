@@ -1,5 +1,5 @@
--- Changes of a run's items to their pool, collected until `changes_write` writes them. Events come
--- first: if they cannot be appended, nothing has changed.
+-- The changes that the items of a run make to their pool, collected until `changes_write` writes
+-- them. Events are written first: if they cannot be appended, nothing has changed.
 --
 -- @include digits events leases pool_event token
 --
@@ -47,7 +47,7 @@ local function changes_write_leases(pool)
   pool.changed, pool.has_changed = {}, false
 end
 
--- Keeps the pool's keys until `forget`, the last time at which they matter.
+-- Extends the TTL of the pool's keys to `forget`, the last time at which they matter.
 local function changes_keep(pool, forget)
   if pool.horizon == 0 then
     -- Without a token record: do not shorten the TTL below that of the listed leases.
@@ -87,7 +87,8 @@ local function changes_apply(pool, now)
   pool.news, pool.fresh, pool.is_kept = {}, {}, false
 end
 
--- Writes the changes. Once it has failed it always fails, because some of them may be written.
+-- Writes the changes. After a failure every later call fails, because some of the changes may have
+-- been written.
 local function changes_write(pool, now)
   local fine, raised = not pool.raised, pool.raised
   if fine then

@@ -1,7 +1,7 @@
--- Values of sequences, up to 2^63-1: beyond Lua's numbers. They are decimal text, compared by length,
--- then byte by byte, and added in two parts that are both exact.
+-- Values of sequences, up to 2^63-1, which Lua's numbers cannot represent. They are decimal text,
+-- compared by length, then byte by byte, and added in two parts that are both exact.
 
--- Digits of the low part of a value; one number holds them exactly.
+-- Number of digits of the low part of a value, which a Lua number represents exactly.
 local DECIMAL_PART, DECIMAL_PART_END = 15, 1e15
 
 local function decimal_exceeds(one, other)
@@ -24,7 +24,7 @@ local function decimal_add(one, other)
   return high > 0 and format('%.0f%015.0f', high, low) or format('%.0f', low)
 end
 
--- Whether the text is absent, or a canonical number up to `most`.
+-- Returns whether the text is absent, or a canonical number up to `most`.
 local function decimal_is_valid(text, most)
   local canonical = not text or text == '0' or match(text, '^[1-9]%d*$')
   return canonical and not (text and decimal_exceeds(text, most))

@@ -10,8 +10,8 @@ local function evaluate_unbanned(meter, tiers, level, cost, peek, now)
   if others > 0 then
     return CHECK_THROTTLE, 0, max(others, wait)
   elseif wait > 0 then
-    -- A throttled call counts if a stricter tier follows: otherwise the count would never reach
-    -- that tier. The last tier is the strictest.
+    -- A throttled call counts if there is a stricter tier, because otherwise the count would never
+    -- reach that tier. The last tier is the strictest.
     if level < #tiers and tiers[#tiers].action ~= CHECK_WARN and cost <= limits[1].ceiling then
       tiers_spend(meter, 1, cost, peek, now)
     end

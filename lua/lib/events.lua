@@ -12,7 +12,7 @@ local function events_append(events_key, most, now, ...)
   if length == select('#', ...) then
     call('LPUSH', events_key, format('%.0f', now))
   elseif length - 1 > most + EVENTS_SLACK then
-    -- Trims as if the events had come one by one.
+    -- Trims as if the events had been appended one by one.
     local drop = math.ceil((length - 1 - most - EVENTS_SLACK) / (EVENTS_SLACK + 1)) * (EVENTS_SLACK + 1)
     local base = tonumber(call('LINDEX', events_key, 0)) or now
     call('LTRIM', events_key, drop + 1, -1)

@@ -16,7 +16,7 @@ local function expiry_leave_queue(pool, member, task, standing, now)
   call('ZADD', pool.due, format('%.0f', task.forget), member)
 end
 
--- Whether a queued task gets no further attempt: none is left, or its deadline has passed.
+-- Returns whether a queued task gets no further attempt: none is left, or its deadline has passed.
 local function expiry_is_over(pool, task, now)
   return task.standing == QUEUED_WAITING and (task.attempt >= pool.max_attempts or task.ends > 0 and task.ends <= now)
 end
@@ -64,12 +64,12 @@ local function expiry_end_lease(pool, member, task, now)
   end
 end
 
--- Whether the slot of a lease has ended, but the lease is still listed.
+-- Returns whether the slot of a lease has ended while the lease is still listed.
 local function expiry_is_lapsed(pool, member, task, now)
   return task.state == TASK_LEASED and task.slot_end <= now and leases_is_listed(pool, leases_encode(member, task))
 end
 
--- Removes expired leases by slot end, while the allowance lasts. Returns how many of `ended` remain.
+-- Removes expired leases by slot end, as long as the allowance lasts. Returns how many of `ended` remain.
 local function expiry_reclaim(pool, ended, now)
   local most = math.min(ended, math.ceil(allowance / ALLOWANCE_LEASE))
   if most <= 0 then

@@ -1,8 +1,8 @@
--- Failover hold. When another Redis process takes over, unreplicated leases of the earlier one
--- are lost, but may still run. The pool admits no new task until they have ended: for one lease
--- duration plus grace.
+-- Failover hold. When another Redis process takes over, unreplicated leases of the earlier one are
+-- lost, but their holders may still use them. The pool admits no new task until they have ended:
+-- for one lease duration plus grace.
 --
--- A pool without a record is held the same way if the store has lost its data (lib/store.lua).
+-- A pool without a record gets the same hold if the store has lost its data (lib/store.lua).
 --
 -- @include changes store
 --
@@ -29,14 +29,14 @@ local function failover_primary_id()
   return failover_process .. ':' .. failover_history
 end
 
--- Whether `name` is the current primary. Its history may differ if there was no promotion.
+-- Returns whether `name` is the current primary. Its history may differ if there was no promotion.
 local function failover_is_primary(name)
   local of_process, of_history = match(name, '^(%x+):(%x+)$')
   return of_process == failover_process and (of_history == failover_history or not failover_is_promoted)
 end
 
 -- Starts a hold for a pool without a record if the store has lost its data: the leases of the pool
--- may still run.
+-- may still be in use.
 local function failover_hold_after_loss(pool, length, now)
   local state, time = store_read()
   local failover = pool.failover
@@ -47,8 +47,8 @@ local function failover_hold_after_loss(pool, length, now)
 end
 
 -- Starts a hold after a failover. `seen` is "primary_id ms changed": the primary id that the server
--- saw, for how many ms, and 1 if another primary may have preceded it, else 0. It is empty for a
--- pool without holds.
+-- has seen, for how many ms it has seen it, and 1 if another primary may have preceded it, else 0.
+-- It is empty for a pool without holds.
 local function failover_hold(pool, seen, now)
   local failover, length = pool.failover, (pool.lease_ms + pool.grace_ms) * 1000
   if pool.is_new then

@@ -1,14 +1,14 @@
--- The reply of an item that failed: {-1, message}.
+-- The reply for an item that failed: {-1, message}.
 --
--- Redis checks the rights of its user at each command, so it can deny one after the first write of
--- an item: then the message begins with DENIED. Nothing was written if the user may run all
--- commands by which scripts write, or none of them, since scripts read before they write.
+-- Redis checks the permissions of its user for each command, so it can deny one after the first
+-- write of an item; the message then begins with DENIED. Nothing was written if the user may run
+-- all commands with which scripts write, or none of them, since scripts read before they write.
 local FAILURE_WRITES = {
   'DEL', 'HDEL', 'HSET', 'LPUSH', 'LTRIM', 'PEXPIRE', 'PSETEX', 'RPUSH', 'SADD', 'SET', 'SREM', 'ZADD', 'ZREM',
   'ZREMRANGEBYRANK', 'ZREMRANGEBYSCORE',
 }
 
--- Whether the user may run some of these commands, but not all.
+-- Returns whether the user may run some of these commands, but not all.
 local function failure_may_write_partly()
   if not redis.acl_check_cmd then
     return true -- unknown before Redis 7

@@ -1,10 +1,11 @@
--- Fast path of a check: one limit, no tiers, and a key with no ban and no other counter. Most
--- checks take it. Same answers as meter_read, evaluate and meter_write, at half the cost.
+-- Fast path of a check: one limit, no tiers, and a key without a ban or another counter. Most
+-- checks take it. It gives the same answers as meter_read, evaluate and meter_write, at half the
+-- cost.
 --
 -- @include check prefetch
 
--- Reads the first two keys of each item of a run: usages and bans. Usually no key has a ban, which one
--- EXISTS shows.
+-- Reads the first two keys of each item of a run: usages and bans. Usually no key has a ban, which
+-- a single EXISTS shows.
 local function fast_path_prefetch(first, last)
   local read, bans, at = {}, {}, 0
   for i = first, last, ITEM_KEYS do
@@ -49,7 +50,7 @@ local function fast_path_load(limit, text, now)
   return forget
 end
 
--- Returns the reply, nil if the fast path does not apply.
+-- Returns the reply; nil if the fast path does not apply.
 local function fast_path_check(limit, usage_key, ban_key, cost, peek, now)
   local algorithm = limit.algorithm
   local forget = not prefetch_get(ban_key) and fast_path_load(limit, prefetch_get(usage_key), now)

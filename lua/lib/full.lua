@@ -5,7 +5,7 @@
 local FULL_HOLDERS_MAX, FULL_BYTES_MAX = 128, 131072
 
 -- Returns the leases that hold a slot, one after the other; nothing if there are more than
--- FULL_HOLDERS_MAX, or an entry that no script has written. The items of a run share them.
+-- FULL_HOLDERS_MAX, or an entry that no script has written. The items of a run share the result.
 local function full_holders(pool, now)
   if pool.holders == nil and pool.in_use <= FULL_HOLDERS_MAX then
     local holders = table.concat(call('ZRANGEBYSCORE', pool.leases, format('(%.0f', now), '+inf'))
@@ -14,8 +14,8 @@ local function full_holders(pool, now)
   return pool.holders
 end
 
--- Returns the reply, with the holders if `lists` is '1'. `wait` is the time until the end of a lease
--- frees a slot, false for none.
+-- Returns the reply, with the holders if `lists` is '1'. `wait` is the time until a lease ends and
+-- frees a slot, false if none does.
 local function full_reply(pool, retry, ticket, wait, lists, now)
   local holders = wait and lists == '1' and full_holders(pool, now)
   if not holders then

@@ -2,9 +2,9 @@
 --
 -- @include changes digits leases queued task
 --
--- A repeat or a renewal can be answered with a lease before replicas have it, or after the caller that
--- was granted it is gone. The lease is then disclosed (`is_disclosed`), and never revoked
--- (admission/revoke.lua).
+-- A repeat or a renewal can be answered with a lease before replicas have it, or after the caller
+-- to which it was granted has disconnected. The lease is then disclosed (`is_disclosed`), and never
+-- revoked (admission/revoke.lua).
 
 -- Writes the task record of a lease, and keeps the pool's keys as long as the lease can matter:
 -- until its slot end plus the retention.
@@ -25,7 +25,7 @@ local function grant_write_record(pool, task_key, member, task, last_token, now)
   queued_write(pool.queued, member, task)
 end
 
--- The same, and adds the lease to the count.
+-- Does the same, and adds the lease to the count.
 local function grant_write_lease(pool, task_key, member, task, last_token, now)
   changes_list_lease(pool, leases_encode(member, task), task.slot_end)
   grant_write_record(pool, task_key, member, task, last_token, now)

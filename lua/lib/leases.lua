@@ -22,8 +22,8 @@ local function leases_decode(lease)
   end
 end
 
--- Decodes grant and expire of a member; nil if it is malformed. Creates no string: a view of a
--- pool reads hundreds.
+-- Decodes grant and expire of a member; nil if it is malformed. Creates no string, because a view
+-- of a pool reads hundreds of members.
 local function leases_times(lease)
   if #lease < 32 or string.byte(lease, -29) ~= 31 then
     return nil
@@ -39,8 +39,8 @@ local function leases_count(leases_key, now)
   return call('ZCOUNT', leases_key, format('(%.0f', now), '+inf')
 end
 
--- Whether a lease is listed. Items of a run (lib/changes.lua) see changes that are not
--- written yet.
+-- Returns whether a lease is listed. Items of a run (lib/changes.lua) see changes that are not yet
+-- written.
 local function leases_is_listed(pool, lease)
   local changed = pool.changed and pool.changed[lease]
   if changed ~= nil then

@@ -1,14 +1,14 @@
 -- Format of a lock. All times are in microseconds.
 --
 -- lock  "state token grant expire lease_ms owner", state H (held) or R (released at expire).
---       Kept for 5 minutes after its end: to answer repeats of the release, and to let tokens
---       grow even if the clock is set back. lease_ms begins with 0 if the lease is disclosed: a
---       call other than the one that was granted it, or a renewal, was answered with it
+--       Kept for 5 minutes after its end, to answer repeats of the release, and so that tokens grow
+--       even if the clock is set back. lease_ms begins with 0 if the lease is disclosed: a renewal,
+--       or a call other than the one to which it was granted, was answered with it
 local LOCK_HELD, LOCK_RELEASED = 'H', 'R'
 local LOCK_RETENTION = 300000000
 local LOCK_BYTES_MAX = 512
 
--- Returns the lock; one without a state if it was never held.
+-- Returns the lock, without a state if it was never held.
 local function lock_read(key)
   local text = call('GET', key)
   if not text then
@@ -33,8 +33,8 @@ local function lock_is_held_by(lock, owner, token, now)
   return lock_is_held(lock, now) and lock.owner == owner and (not token or token == lock.token)
 end
 
--- Returns when an export leaves the record out: after its retention, once its token lies in the past,
--- so that later tokens are higher.
+-- Returns the time from which an export omits the record: after its retention, and when its token
+-- lies in the past, so that later tokens are higher.
 local function lock_kept_until(lock)
   return math.max(lock.expire + LOCK_RETENTION, lock.token + 1)
 end

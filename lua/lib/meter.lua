@@ -27,7 +27,7 @@ local function meter_find(limits, name)
   end
 end
 
--- Loads the usage of each limit into it. Returns the meter: the stored text, the limits, the
+-- Loads the usage of each limit into the limit. Returns the meter: the stored text, the limits, the
 -- live counters of other names, and the notices of the first limit.
 local function meter_read(limits, key, now)
   local text = prefetch_get(key) or ''
@@ -43,9 +43,9 @@ local function meter_read(limits, key, now)
       if limit.kind == kind then
         limit.algorithm.load(limit, text, usage, size, now)
         limit.loaded = true
-        -- The load has converted the usage, because the limit's numbers or the clock changed:
-        -- write it. Otherwise each refused call of the key would convert it again, and it
-        -- would never drain. A longer window must also keep the counts of a shorter one.
+        -- The load has converted the usage, because the limit's numbers or the clock changed: write
+        -- it. Otherwise each refused call of the key would convert it again, and the usage would
+        -- never drain. A longer window must also keep the counts of a shorter one.
         if limit.moved or now + limit.algorithm.reset(limit, now) > forget then
           meter.changed = true
         end
@@ -71,7 +71,7 @@ local function meter_read(limits, key, now)
   return meter
 end
 
--- Returns all live counters as text, and their time left in µs; nil if there is none.
+-- Returns all live counters as text, and the longest time left of them in µs; nil if there is none.
 local function meter_text(meter, now)
   local parts, left = {}, 0
   for i = 1, #meter.others do

@@ -43,7 +43,7 @@ local function order_hold(order, record)
   return format('%s\31%.0f\31%s\31%.0f', order, record.quantity, record.buyer, record.expire)
 end
 
--- Whether the order's hold is listed and has not ended.
+-- Returns whether the order's hold is listed and has not ended.
 local function order_is_held(keys, stock, order, record, now)
   if not record or record.state ~= ORDER_HELD or record.expire <= now then
     return false

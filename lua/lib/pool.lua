@@ -1,4 +1,4 @@
--- A pool as the items of a run share it: read once, and written once.
+-- A pool as the items of a run share it: it is read once and written once.
 --
 -- @include leases queued settings strings task token
 --
@@ -7,11 +7,10 @@
 -- argv[1] capacity, argv[2] lease_ms, argv[3] grace_ms, argv[4] paused, argv[5]
 -- max_attempts (defaults), argv[6] retention_ms, argv[7] history
 --
--- A function that uses a key of the pool directly calls `changes_write` before
--- (lib/changes.lua).
+-- A function that uses a key of the pool directly first calls `changes_write` (lib/changes.lua).
 
--- Stores the task records of KEYS from `first` to `last` by key. Returns the number of values
--- that exist, settings and token included.
+-- Stores the task records of KEYS from `first` to `last`, by key. Returns the number of values that
+-- exist, settings and token included.
 local function pool_read_records(pool, texts, first, last)
   local there = 0
   for i = first, last do

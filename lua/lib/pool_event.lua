@@ -12,8 +12,8 @@ local function pool_event(kind, token, attempt, member, now, outcome, capacity)
     .. (capacity and digits(capacity) or '') .. ' ' .. digits(now) .. ' ' .. member
 end
 
--- Appends events of a pool, of which `ended` are ends of leases, and counts those. If Redis refuses the
--- write, nothing is counted.
+-- Appends events of a pool, `ended` of which are ends of leases, and counts those. If Redis refuses
+-- the write, nothing is counted.
 local function pool_event_append(pool, now, events, ended)
   events_append(pool.events, pool.history, now, unpack(events))
   expired_leases = expired_leases + ended

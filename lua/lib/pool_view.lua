@@ -2,7 +2,7 @@
 --
 -- @include leases
 
--- Leases that a view reads for its oldest grant and its next expiry.
+-- Number of leases that a view reads for its oldest grant and its next expiry.
 local POOL_VIEW_LEASES_MAX = 256
 
 local function pool_view(status, leases_key, now, capacity, lease_ms, grace_ms, paused, max_attempts, set)

@@ -1,5 +1,5 @@
 -- Values packed in binary, little-endian; whole numbers below 2^53 are exact. This is a third
--- faster than text, which is mostly 16-digit times.
+-- faster than text, most of which would be 16-digit times.
 -- Strings that a batch has read ahead, by key; false for an absent key.
 local prefetch_texts = {}
 
@@ -27,7 +27,7 @@ local function prefetch_get(key)
   return text
 end
 
--- The last TTL in µs, and in ms as text: keys of a batch often have the same one.
+-- The last TTL in µs, and in ms as text: the keys of a batch often have the same TTL.
 local prefetch_left, prefetch_ttl = nil, nil
 
 -- Sets a key with a TTL of `left` µs.
@@ -48,7 +48,7 @@ local function prefetch_drop(key)
   end
 end
 
--- Sets a key to a text, or drops it without one.
+-- Sets a key to a text; without a text, drops the key.
 local function prefetch_put(key, text, left)
   if text then
     prefetch_set(key, text, left)

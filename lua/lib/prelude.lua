@@ -4,12 +4,13 @@ local call, format, match, sub = redis.call, string.format, string.match, string
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 local pack, scan = struct.pack, struct.unpack
 
--- The status of a reply that has only one.
+-- The status in replies that have only one possible status.
 local OK = 0
 
 -- Times and tokens stay below 2^52 µs, the year 2112, so that their sums are exact.
 local TIME_MAX = 4503599627370495
 
--- The number of leases of pools whose expiry this script call has written. If there are any, the
--- reply of the call ends with the number, after the replies of its items and `now`.
+-- The number of expirations of leases that this script call has appended to histories of pools. If
+-- there are any, the reply of the call ends with the number, after the replies of its items and
+-- `now`.
 local expired_leases = 0

@@ -11,15 +11,15 @@
 -- a rank below the number of free slots may proceed.
 
 -- TTL in ms, longer than any wait: removes a queue without heartbeats. QUEUE_SLACK in µs: the last
--- try of a call may end this much after its wait.
+-- attempt of a call may end this much later than its wait.
 local QUEUE_TTL, QUEUE_SLACK = '120000', 1000000
 
--- Returns number, end and channel of a waiter's call; nil if it has none.
+-- Returns the number, end and channel of a waiter's call; nil if it has none.
 local function queue_read_call(places_key, waiter)
   return match(call('HGET', places_key, 'p' .. waiter) or '', '^(%d+) (%d+) (.+)$')
 end
 
--- Whether the server of a channel counts as alive.
+-- Returns whether the server of a channel counts as alive.
 local function queue_is_alive(places_key, channel, now)
   return (tonumber(call('HGET', places_key, 's' .. channel) or '') or 0) > now
 end
@@ -32,8 +32,8 @@ local function queue_remove(queue_key, places_key, waiter)
   end
 end
 
--- Removes lapsed waiters from the front, while the allowance lasts. Returns how many, and whether
--- lapsed waiters remain.
+-- Removes lapsed waiters from the front, as long as the allowance lasts. Returns their number, and
+-- whether lapsed waiters remain.
 local function queue_reap(queue_key, places_key, now)
   local first = call('ZRANGE', queue_key, 0, 0)[1]
   local _, ends, channel = queue_read_call(places_key, first or '')
@@ -79,7 +79,8 @@ local function queue_reap(queue_key, places_key, now)
   return reaped, more
 end
 
--- Removes a waiter if the call is still its call. Returns how many of the first `woken` remain.
+-- Removes a waiter if this call is still its latest call. Returns how many of the first `woken`
+-- remain.
 local function queue_leave(queue_key, places_key, waiter, number, channel, woken)
   local held, _, theirs = queue_read_call(places_key, waiter)
   if held ~= number or theirs ~= channel then

@@ -10,7 +10,7 @@
 --           never. A payload above QUEUED_INLINE_MAX bytes has a separate field, \31 and then
 --           device and task, and the standing is a small letter: only a dispatch reads it.
 -- backlog   zset, all scores 0, of "device\31queued\31task" for standing Q. queued is the
---           enqueue time in 16 digits, and rises within a device.
+--           enqueue time in 16 digits, and increases within a device.
 -- due       zset of devices and tasks by when the sweeper must handle them: until of Q,
 --           forget of the others.
 local QUEUED_WAITING, QUEUED_DEAD, QUEUED_CANCELLED, QUEUED_EXPIRED = 'Q', 'X', 'C', 'T'

@@ -1,10 +1,10 @@
 -- Events of a policy's keys, joined by \31: kind (a verdict, or unbanned), time, the tier's above
--- (empty without a tier), the count with the call, ban end and strikes (0 without a ban), key,
+-- (empty without a tier), the count including the call, ban end and strikes (0 without a ban), key,
 -- reason, actor.
 --
 -- @include events
 local RATE_EVENT_BANNED, RATE_EVENT_UNBANNED = 3, 4
--- Events kept per shard, at least; twin of crates/core/src/rate/log.rs.
+-- Minimum number of events that a shard keeps; twin of crates/core/src/rate/log.rs.
 local RATE_EVENT_HISTORY = 1000
 local RATE_EVENT_NO_BAN = { ends = 0, strikes = 0, reason = '' }
 

@@ -8,7 +8,7 @@
 -- Highest possible lead of a token over the clock, µs.
 local RE_REGISTER_LEAD_MAX = 86400 * 1000000
 
--- Whether a holder presents a lost lease, or a lease whose renewal was lost.
+-- Returns whether a holder presents a lost lease, or a lease whose renewal was lost.
 local function re_register_is_due(pool, task, member, token, now)
   local failover = pool.failover
   token = tonumber(token)
@@ -21,7 +21,7 @@ local function re_register_is_due(pool, task, member, token, now)
   return token > failover.floor and (not task or token > task.token and task.state ~= TASK_DONE)
 end
 
--- Lists the lease again, even above the capacity: its holder uses it.
+-- Lists the lease again, even above the capacity, since its holder uses it.
 local function re_register(pool, task_key, known, member, token, expire, now)
   local task = known or { attempt = 0 }
   if task.state == TASK_LEASED and leases_is_listed(pool, leases_encode(member, task)) then

@@ -3,7 +3,7 @@
 --
 -- @include events leases strings token
 local REPAIR_LEASES_MAX = 1000
--- No slot ends later: 24 h of lease and 30 days of grace, µs.
+-- The longest time until a slot ends: 24 h of lease and 30 days of grace, µs.
 local REPAIR_SLOT_MAX = 31 * 86400 * 1000000
 
 local function repair_is_none_or(key, kind)

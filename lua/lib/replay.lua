@@ -1,6 +1,6 @@
 -- Reply of a check, kept for repeats of its request: forget u64, status u8, flags u8, retry u64
--- (ms). With flag 4 the ban (ends u64, strikes u32, reason, actor, each ends with 0). Then of
--- each limit count u32 and reset u64 (ms).
+-- (ms). With flag 4 the ban (ends u64, strikes u32, reason, actor, each ends with 0). Then for each
+-- limit: count u32 and reset u64 (ms).
 --
 -- @include check prefetch
 local function replay_decode(text, now)
@@ -23,8 +23,8 @@ local function replay_decode(text, now)
   return answer, forget
 end
 
--- Returns a kept reply, and until when it is kept. An unreadable one counts as none, and the next
--- reply replaces it.
+-- Returns a kept reply, and the time until which it is kept. An unreadable one counts as absent,
+-- and the next reply replaces it.
 local function replay_read(key, now)
   local read, answer, forget = pcall(function()
     local text = call('GET', key)

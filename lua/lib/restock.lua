@@ -18,7 +18,7 @@ local function restock(keys, stock, on_hand)
   return { RESTOCK_CHANGED, stock.on_hand, stock.reserved, stock.sold }
 end
 
--- Returns a kept reply, and until when it is kept; an unreadable one counts as none.
+-- Returns a kept reply, and the time until which it is kept. An unreadable one counts as absent.
 local function restock_read_replay(key, now)
   local read, text = pcall(call, 'GET', key)
   local forget, on_hand, reserved, sold = match(read and text or '', '^(%d+) (%d+) (%d+) (%d+)$')

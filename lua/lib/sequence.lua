@@ -1,10 +1,11 @@
--- Format of a sequence, a hash: last (the last value given out) and time (when, µs). If values
--- are reserved ahead also reserved (no primary has given out a greater value), epoch (the
--- primary that reserved) and confirmed (the reserved value that replicas acknowledged). Values are
--- decimal text (lib/decimal.lua).
--- TIME_MAX as decimal text.
+-- Format of a sequence, a hash: last (the last value given out) and time (when it was given out,
+-- µs). If values are reserved ahead, also reserved (no primary has given out a greater value), epoch
+-- (the primary that reserved) and confirmed (the reserved value that replicas acknowledged). Values
+-- are decimal text (lib/decimal.lua).
 --
 -- @include decimal
+
+-- TIME_MAX as decimal text.
 local SEQUENCE_TIME_MAX = '4503599627370495'
 local SEQUENCE_UNREADABLE = 'CORRUPT sequence; set its last value above all values given out (lua/README.md)'
 

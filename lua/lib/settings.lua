@@ -7,8 +7,8 @@ local function settings_decode(text)
   return c, l, g, p, m
 end
 
--- Returns the settings in force (capacity, lease, grace, paused, attempts) and the bits of the
--- overridden ones: 1, 2, 4, 8, 16.
+-- Returns the settings in force (capacity, lease, grace, paused, attempts), and the bits of those
+-- that are overridden: 1, 2, 4, 8, 16.
 local function settings_read(text, capacity, lease_ms, grace_ms, paused, max_attempts)
   if not text then
     return capacity, lease_ms, grace_ms, paused, max_attempts, 0

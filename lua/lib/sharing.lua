@@ -7,11 +7,11 @@
 -- ARGV  for each run: its number of items, the shared arguments, then those of its items.
 --       Scripts that grant fencing tokens have one more at the end (lib/fencing.lua)
 --
--- A sharing script defines share(keys, argv, now, first, last), whose items have their keys in
--- KEYS from `first` to `last`; decide(shared, now, ...) with an item's own keys and arguments;
+-- A sharing script defines read_shared(keys, argv, now, first, last), whose items have their keys
+-- in KEYS from `first` to `last`; decide(shared, now, ...) with an item's own keys and arguments;
 -- and write(shared, now). A failure before the first write leaves Redis unchanged: the item is
--- answered {-1, message}, and the others are still decided. A failed `write` is the answer of
--- all items that it covers.
+-- answered {-1, message}, and the others are still decided. If `write` fails, all items that it
+-- covers are answered with its failure.
 local replies, key, argument = {}, 0, 0
 
 -- Writes the changes of the items from reply `first` on. A failure replaces their replies.
@@ -32,7 +32,7 @@ while key < #KEYS do
     local fine, reply = true, nil
     if not shared then
       first = #replies + 1
-      fine, reply = pcall(share, keys, argv, now, key + 1, last)
+      fine, reply = pcall(read_shared, keys, argv, now, key + 1, last)
       shared = fine and reply or nil
     end
     if fine then

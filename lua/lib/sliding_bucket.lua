@@ -2,7 +2,8 @@
 --
 -- @include usage
 
--- Returns a bucket's number from its last byte: a window has at most 122 buckets.
+-- Returns a bucket's number from its last byte, which is unique because a window has at most 122
+-- buckets.
 local function sliding_bucket_number(last, low)
   return last - (last - low) % 256
 end
@@ -12,8 +13,9 @@ local function sliding_bucket_end(limit, number)
   return (number + 1) * limit.extra + limit.window
 end
 
--- Adds to the newest bucket, or appends one. Hits beyond 32 bits go into a second entry of the bucket;
--- with two full entries the count exceeds every limit, so more is not counted.
+-- Adds to the newest bucket, or appends one. Hits beyond 32 bits go into a second entry of the
+-- bucket; if both entries are full, the count exceeds every limit, and further hits are not
+-- counted.
 local function sliding_bucket_add(limit, number, cost)
   local body = limit.body
   if body ~= '' and limit.last == number then
@@ -29,9 +31,9 @@ local function sliding_bucket_add(limit, number, cost)
   limit.last, limit.total = number, limit.total + cost
 end
 
--- Converts the buckets to the limit's width, and counts each hit as late as it can have come.
--- After the clock was set back, later buckets move to the current one: they block the key for
--- at most one window.
+-- Converts the buckets to the limit's width, and dates each hit as late as it can have occurred.
+-- After the clock was set back, later buckets move to the current one: they block the key for at
+-- most one window.
 local function sliding_bucket_convert(limit, body, width, last, now)
   local at, low, count = 1, nil, nil
   local extra, latest = limit.extra, floor(now / limit.extra)

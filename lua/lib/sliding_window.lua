@@ -28,7 +28,7 @@ function sliding_window.load(limit, text, at, size, now)
   end
   assert(total >= 0 and (total == 0) == (from > #body), USAGE_UNREADABLE)
   limit.body, limit.total = sub(body, from), total
-  -- Without buckets there is no last bucket, and the next ones may have another width.
+  -- Without buckets there is no last bucket, and later buckets may have another width.
   limit.last = limit.body == '' and 0 or last
 end
 

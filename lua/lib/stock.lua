@@ -10,7 +10,7 @@
 -- a refusal that they might prevent.
 local STOCK_QUANTITY_MAX, STOCK_RESERVE_MAX = 9007199254740991, 1000000000
 local STOCK_UNKNOWN, STOCK_AGAIN = 8, 9
--- Bounds the time of a script call, and the arguments of one HSET or HMGET.
+-- Limits the time of a script call, and the number of arguments of one HSET or HMGET.
 local STOCK_RECLAIM_MAX = 250
 -- Lapsed holds that this script call, with all its items, may still remove.
 local stock_reclaims = STOCK_RECLAIM_MAX
@@ -20,7 +20,7 @@ local function stock_corrupt()
   error(STOCK_UNREADABLE, 0)
 end
 
--- Calls a reading command; a value of another type is an unreadable stock.
+-- Calls a command that reads; a value of another type makes the stock unreadable.
 local function stock_fetch(...)
   local fine, value = pcall(call, ...)
   if fine then
@@ -62,8 +62,8 @@ local function stock_read_lapsed(keys, stock, now)
   end
 end
 
--- Returns the stock without lapsed holds, nil if it was never set. Without `now` lapsed holds count.
--- Writes nothing.
+-- Returns the stock without lapsed holds; nil if it was never set. Without `now`, lapsed holds
+-- count. Writes nothing.
 local function stock_read(keys, now)
   local on_hand, reserved, sold = unpack(stock_fetch('HMGET', keys.stock, 'on_hand', 'reserved', 'sold'))
   if not (on_hand or reserved or sold) then

@@ -2,8 +2,8 @@
 -- "id state time". A script that finds no record calls `store_read` before it begins a new one.
 --
 -- id     hexadecimal; the servers remember it
--- state  whole: nothing is lost. lost: the data before `time` is lost. continued: the same, and no
---        call is refused for it (`on_store_loss`). accepted: an operator has accepted the loss
+-- state  whole: nothing is lost. lost: the data before `time` is lost. continued: the same, but no
+--        call is refused because of it (`on_store_loss`). accepted: an operator has accepted the loss
 -- time   when a server recognised the loss, µs; 0 if nothing was lost
 --
 -- The last arguments of a script call are the key of the marker on this node, its text as the server
@@ -11,8 +11,9 @@
 local STORE_LOST, STORE_ACCEPTED = 'lost', 'accepted'
 local STORE_KEY, STORE_TEXT = ARGV[#ARGV - 2], ARGV[#ARGV - 1]
 
--- Returns state and time; an empty state without a marker to compare. Fails if the marker differs from
--- what the server knows: it then reads the marker, and calls again. Nothing was written.
+-- Returns state and time; an empty state if there is no marker to compare. Fails if the marker
+-- differs from what the server knows: the server then reads the marker and calls again. Nothing was
+-- written.
 local function store_read()
   if STORE_KEY == '' then
     return '', 0

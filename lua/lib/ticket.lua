@@ -2,8 +2,8 @@
 --
 -- @include queue wake_ups
 --
--- tickets  hash by waiter of "ticket until": its server is shutting down. The waiter is not in
---          the queue, so it blocks nobody; if its next call comes in time, it gets the ticket.
+-- tickets  hash by waiter of "ticket until", for waiters whose server is shutting down. They are not in the
+--          queue, so they block nobody; a waiter whose next call arrives in time gets its ticket.
 
 -- Splits a call's entry: number, ticket (0: none yet), wait_ms (0: does not wait), keep_ms (its server
 -- counts as alive), kept_ms (the ticket is kept if the call ends without a slot), channel.
@@ -21,7 +21,7 @@ local function ticket_claim(tickets_key, waiter, ticket, now)
   return ticket == '0' and kept and tonumber(ends) > now and kept or ticket
 end
 
--- Keeps a ticket for kept_ms. Never fails the call, since a ticket only keeps the order.
+-- Keeps a ticket for kept_ms. Never makes the call fail, since a ticket only affects the order.
 local function ticket_keep(tickets_key, waiter, ticket, kept_ms, now)
   pcall(function()
     call('HSET', tickets_key, waiter, format('%.0f %.0f', ticket, now + kept_ms * 1000))
@@ -43,7 +43,7 @@ local function ticket_enter(queue_key, places_key, waiter, number, ticket, wait_
   end
   local ends = now + tonumber(wait_ms) * 1000 + QUEUE_SLACK
   local entry = format('%s %.0f %s', number, ends, channel)
-  -- First, since it fails if `places` has another type; the type of `queue` is known.
+  -- This comes first, since it fails if `places` has another type; the type of `queue` is known.
   call('HSET', places_key, 'p' .. waiter, entry, 's' .. channel, format('%.0f', now + keep_ms * 1000))
   if not held then
     call('ZADD', queue_key, format('%.0f', ticket), waiter)
@@ -53,10 +53,10 @@ local function ticket_enter(queue_key, places_key, waiter, number, ticket, wait_
   return ticket
 end
 
--- Instead of a ticket: ask again immediately, since more lapsed waiters may be in front.
+-- Returned instead of a ticket: ask again immediately, since more lapsed waiters may be in front.
 local TICKET_AGAIN = 1
 
--- Whether the caller may take a free slot. If not, also its ticket, 0 if it does not wait, or
+-- Returns whether the caller may take a free slot; if not, also its ticket, 0 if it does not wait, or
 -- TICKET_AGAIN. A call that may barge ignores the order.
 local function ticket_take_slot(queue_key, places_key, tickets_key, waiter, entry, free, barging, now)
   local waiting = call('EXISTS', queue_key) == 1
@@ -83,11 +83,11 @@ local function ticket_take_slot(queue_key, places_key, tickets_key, waiter, entr
   if holder and (proceeds or not elsewhere and not waits) then
     woken = queue_leave(queue_key, places_key, waiter, holder, holders_channel, woken)
     if elsewhere then
-      -- Another call of the same waiter has the ticket: wake it, it gets the same lease.
+      -- Another call of the same waiter has the ticket: wake that call, which gets the same lease.
       pcall(call, 'PUBLISH', holders_channel, holder)
     end
   end
-  -- If lapsed waiters remain, the call that removes them wakes.
+  -- If lapsed waiters remain, the call that removes them wakes the next waiters.
   wake_ups_send(queue_key, places_key, woken, more and 0 or proceeds and free - 1 or free)
   if leaves and not proceeds and not elsewhere then
     ticket = tonumber(held_ticket or asked)

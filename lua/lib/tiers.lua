@@ -2,7 +2,7 @@
 --
 -- @include check meter
 --
--- Enough for the tiers of a few rules.
+-- Enough entries for the tiers of a few rules.
 local TIERS_NOTICES_MAX = 32
 
 local function tiers_read(text)
@@ -42,8 +42,8 @@ local function tiers_longest_wait(limits, from, to, cost, now)
   return longest
 end
 
--- Returns CHECK_CROSSED if this call is the first of its window to reach the level, else 0. Stores a
--- notice of the level and of those below.
+-- Returns CHECK_CROSSED if this call is the first of its window to reach the level, else 0. Stores
+-- a notice for the level and for those below it.
 local function tiers_cross(meter, tiers, level, peek, now)
   if peek then
     return 0

@@ -1,7 +1,7 @@
--- Token buckets: GCRA; crates/core/src/rate/token_bucket.rs cites the source. Usage: tat u64 and part u32,
--- the theoretical arrival time in µs and 1/max µs. Then its max u32 (0: the counter holds only
--- notices), its window u64 and the time u64 at which it was stored. `extra` is max; the ceiling
--- is the burst.
+-- Token buckets: GCRA; crates/core/src/rate/token_bucket.rs cites the source. Usage: tat u64 and
+-- part u32, the theoretical arrival time in whole µs and in units of 1/max µs. Then its max u32 (0:
+-- the counter has only notices), its window u64 and the time u64 at which it was stored. `extra` is
+-- max; the ceiling is the burst.
 --
 -- @include usage
 local token_bucket = { least = 32, each = 65536 }
@@ -19,9 +19,9 @@ local function token_bucket_exceeds(whole, part, other, other_part)
   return whole > other or whole == other and part > other_part
 end
 
--- Converts a debt to the same number of calls under the limit's max and window. Debt * max is
--- calls * window: it stays for a new max, and scales with a new window. Exact except for the
--- largest values, which are wrong by less than a microsecond.
+-- Converts a debt to the same number of calls under the limit's max and window. Debt * max is calls
+-- * window: the product stays the same for a new max, and scales with a new window. The result is
+--   exact except for the largest values, which differ by less than a microsecond.
 local function token_bucket_rescale(limit, debt, part, rate, length)
   local calls = debt * rate + part
   if length ~= limit.window then

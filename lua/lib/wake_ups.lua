@@ -4,7 +4,7 @@
 -- @include queue
 local WAKE_UPS_MAX = 100
 
--- Returns how many waiters at the front have a wake-up while `free` slots are free.
+-- Returns how many waiters at the front get a wake-up while `free` slots are free.
 local function wake_ups_due(free)
   return math.min(math.max(free, 0), WAKE_UPS_MAX)
 end
@@ -35,16 +35,16 @@ end
 -- A slot that ends within this time (µs) may end before the next heartbeat.
 local WAKE_UPS_SOON = 400000
 
--- Wakes the first waiter if a lease of `length` µs is short: the waiter asks for the slot's end,
--- and its server then sends a heartbeat in time. A failure here never fails the call: wake-ups
--- decide nothing.
+-- Wakes the first waiter if a lease of `length` µs is short: the waiter asks when the slot ends,
+-- and its server then sends a heartbeat in time. A failure here never makes the call fail, because
+-- wake-ups decide nothing.
 local function wake_ups_announce_end(queue_key, places_key, length)
   if length <= WAKE_UPS_SOON then
     pcall(wake_ups_send, queue_key, places_key, 0, 1)
   end
 end
 
--- Wakes waiters for slots that became free. Never fails the call.
+-- Wakes waiters for slots that became free. Never makes the call fail.
 local function wake_ups_hand_on(queue_key, places_key, was_free, free, now)
   if free > math.max(was_free, 0) and call('EXISTS', queue_key) == 1 then
     pcall(wake_ups_reap, queue_key, places_key, wake_ups_due(was_free), free, now)

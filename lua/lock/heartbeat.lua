@@ -6,7 +6,7 @@
 -- keys[2] queue zset: waiters by ticket.
 -- keys[3] places hash: calls of the waiters, and their servers.
 -- argv[1] channel that receives the server's wake-ups.
--- argv[2] keep_ms how long the server then counts as alive, ms.
+-- argv[2] keep_ms how long the server counts as alive after this call, ms.
 -- argv[3] gone owner of a call that stops waiting, or empty.
 -- argv[4] number of that call, or empty.
 --

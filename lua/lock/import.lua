@@ -11,7 +11,7 @@
 -- argv[6] released 0 or 1.
 --
 -- Returns {0}.
--- Writes lock, TTL: its end and 5 minutes, and not before its token lies in the past.
+-- Writes lock, TTL: until 5 minutes after its end, and at least until its token lies in the past.
 -- Cost O(1): 12 µs.
 local function decide(keys, argv, now)
   local lock_key, owner, state = keys[1], argv[1], argv[6] == '1' and LOCK_RELEASED or LOCK_HELD

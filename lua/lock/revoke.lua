@@ -1,4 +1,4 @@
--- Ends a lease whose caller was gone before its answer was written, unless it is disclosed
+-- Ends a lease whose caller had disconnected before the answer was written, unless it is disclosed
 -- (lib/lock.lua).
 --
 -- @include lock wake_ups

@@ -23,7 +23,7 @@
 --        TTL: keep, of a refusal at most its retry_after; events, TTL: 24 h.
 -- Cost O(limits): 10 µs; a sliding window O(122): up to 55 µs; 32 limit names 130 µs more.
 
-local function share(_, argv, _, first, last)
+local function read_shared(_, argv, _, first, last)
   fast_path_prefetch(first, last)
   local limits, tiers = limits_read(argv[1]), tiers_read(argv[2])
   limits[1].head = fast_path_head(limits[1])
@@ -84,7 +84,7 @@ local function decide(rule, now, usage_key, ban_key, replay_key, events_key, cos
     ban_write(ban_key, ban, now)
   end
   if keep > 0 and (changed or banned) then
-    -- A kept refusal must end once the same call would pass.
+    -- A refusal is kept only until the same call could be allowed.
     replay_write(replay_key, answer, wait > 0 and min(keep, wait) or keep, now)
   end
   return answer

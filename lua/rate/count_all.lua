@@ -10,7 +10,7 @@
 -- argv[4] enforcement 0 refuses nothing, 1 refuses the request if exceeded, 2 refuses it if all
 --         limits with 2 are exceeded.
 -- Repeated: an item has these keys and arguments for each counter, and is alone in its call. The
--- same key may come again: later counters see the hits of earlier ones.
+-- same key may occur again: later counters see the hits of earlier ones.
 --
 -- Returns {0, then of each counter exceeded 0 or 1, count, reset_after ms}. The counts of a refused
 --         request are those without its hits.
@@ -29,8 +29,8 @@ local function read(keys, argv, now)
   }
 end
 
--- Counts a hit in memory, where later counters of the key see it. Returns false if the key has usage
--- under too many limit names.
+-- Counts a hit in memory, so that later counters of the key see it. Returns false if the key has
+-- usage under too many limit names.
 local function spend(count, now)
   local limit, peek = count.limits[1], count.cost == 0
   local readable, meter = pcall(meter_read, count.limits, count.usage_key, now)
@@ -81,7 +81,7 @@ local function decide(keys, argv, now)
     local count = counts[i]
     local limit = count.limits[1]
     if refused then
-      -- Converted usage is stored, as a refused check stores it.
+      -- Converted usage is stored even if the request is refused, as in rate/check.lua.
       local meter = meter_read(count.limits, count.usage_key, now)
       if meter.changed and count.cost > 0 then
         meter_write(count.usage_key, meter, now)

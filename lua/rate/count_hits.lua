@@ -1,4 +1,4 @@
--- Counts hits of a key, whether they exceed its limit or not.
+-- Counts hits of a key, even if they exceed its limit.
 --
 -- @include ban check evaluate fast_path limits meter usage
 --
@@ -14,7 +14,7 @@
 -- Writes usage, TTL: until all of it has expired.
 -- Cost O(1): 8 µs; a sliding window O(122): up to 55 µs; 32 limit names 130 µs more.
 
-local function share(_, argv, _, first, last)
+local function read_shared(_, argv, _, first, last)
   fast_path_prefetch(first, last)
   local limits = limits_read(argv[1])
   limits[1].head = fast_path_head(limits[1])

@@ -17,7 +17,7 @@ local function decide(keys, argv, now)
   if kind ~= 'zset' and kind ~= 'none' then
     call('DEL', banned_key) -- it decides nothing, and later bans refill it
   end
-  -- GT: entries of two servers may arrive in either order; the later end counts.
+  -- GT: the entries of two servers may arrive in either order, and the later end counts.
   call('ZADD', banned_key, 'GT', format('%.0f', ends), key)
   local ended = call('ZCOUNT', banned_key, '-inf', format('%.0f', now))
   local surplus = math.max(ended, call('ZCARD', banned_key) - most)

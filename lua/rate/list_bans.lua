@@ -19,7 +19,7 @@ local function decide(keys, argv, now)
   end
   local start = call('ZCOUNT', banned_key, '-inf', format('%.0f', now))
   if after_end ~= '' then
-    -- If that key has been removed, continue at the first one with its end.
+    -- If that key has been removed, continue at the first key with the same end.
     local ends = call('ZSCORE', banned_key, after_key)
     local there = ends and format('%.0f', tonumber(ends)) == after_end
     local follows = there and call('ZRANK', banned_key, after_key) + 1

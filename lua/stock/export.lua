@@ -9,7 +9,7 @@
 -- keys[5] replay string: the reply to a request.
 -- argv[1] what s for the numbers, h holds, b buyers, o the order, r the reply.
 -- argv[2] after position of the previous page, or empty: member of a hold, cursor of HSCAN.
--- argv[3] limit entries of a page, about, 1..250.
+-- argv[3] limit about this many entries a page, 1..250.
 --
 -- Returns {0, position of the page or empty if it is the last, entries …}. An entry is
 --         '' letter, on_hand, reserved, sold.
@@ -21,12 +21,12 @@
 -- Cost O(log holds + limit): 6 µs an entry.
 local HOLD = '^([^\31]+)\31(%d+)\31([^\31]*)\31(%d+)$'
 
--- Appends the holds after a member, in order of their end.
+-- Appends the holds after a member, in the order of their ends.
 local function read_holds(reply, holds_key, after, limit)
   local start = 0
   if after ~= '' then
     local _, _, _, ends = match(after, HOLD)
-    -- If that hold has been removed, continue at the first one with its end.
+    -- If that hold has been removed, continue at the first hold with the same end.
     start = (call('ZRANK', holds_key, after) or call('ZCOUNT', holds_key, '-inf', '(' .. ends) - 1) + 1
   end
   local members = stock_fetch('ZRANGE', holds_key, start, start + limit)
@@ -40,7 +40,7 @@ local function read_holds(reply, holds_key, after, limit)
   reply[2] = #members > limit and members[limit] or ''
 end
 
--- Appends a page of buyers in no order. HSCAN returns a small hash as a whole.
+-- Appends a page of buyers, in no particular order. HSCAN returns a small hash as a whole.
 local function read_buyers(reply, buyers_key, after, limit)
   local page = stock_fetch('HSCAN', buyers_key, after == '' and '0' or after, 'COUNT', limit)
   for i = 1, #page[2], 2 do

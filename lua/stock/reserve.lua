@@ -32,7 +32,7 @@ local function about(status, stock, record)
   }
 end
 
--- Returns the µs until a hold ends, 0 if no end can leave enough.
+-- Returns the µs until a hold ends, 0 if the end of no hold would free enough.
 local function wait(sku, stock, quantity, now)
   local first = stock.on_hand >= quantity and call('ZRANGE', sku.holds, 0, 0, 'WITHSCORES')[2]
   return first and tonumber(first) - now or 0

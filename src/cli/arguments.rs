@@ -1,4 +1,4 @@
-//! Reads the arguments and the environment.
+//! Parses the arguments and the environment.
 
 use std::{
     env,
@@ -19,16 +19,17 @@ use super::{
 use crate::config::secret::has_password;
 use tollgate_telemetry::text::escaped_lines;
 
-/// Parses the arguments. The error is the exit code: 64 for a wrong command line, 0 after `--help`.
+/// Parses the arguments. The error is the exit code: 64 if the command line is invalid, 0 after
+/// `--help`.
 pub(super) fn parse() -> Result<Command, ExitCode> {
     read().map_err(|mut error| {
         if !error.use_stderr() {
-            // Nothing is left to report to if standard output fails.
+            // If standard output fails, there is nowhere to report it.
             let _ = error.print();
             return ExitCode::SUCCESS;
         }
         hide_passwords(&mut error);
-        // Written without colors: escape sequences in an argument could imitate them.
+        // Written without colors, because escape sequences in an argument could imitate them.
         let _ = write!(stderr(), "{}", escaped_lines(&error.to_string()));
         ExitCode::from(exit::USAGE)
     })
@@ -72,7 +73,7 @@ fn as_typed(mut command: clap::Command) -> clap::Command {
     command.override_usage(usage).mut_subcommands(as_typed)
 }
 
-/// Checks rules that concern several flags at once.
+/// Checks rules that involve several flags.
 fn check(command: &mut clap::Command, read: &Command) -> Result<(), Error> {
     let checked = match read {
         Command::Fleet(options) => options.check().map_err(|error| ("fleet", error)),
@@ -85,14 +86,16 @@ fn check(command: &mut clap::Command, read: &Command) -> Result<(), Error> {
     })
 }
 
-/// Whether `--engine` is an argument, not a variable, and its URL contains a password.
+/// Whether `--engine` was given on the command line, not in the environment, with a password in its
+/// URL.
 fn shows_password(matches: &ArgMatches, engine: Option<&str>) -> bool {
     let matches = matches.subcommand().map_or(matches, |(_, matches)| matches);
     matches.value_source("engine") == Some(ValueSource::CommandLine)
         && engine.is_some_and(has_password)
 }
 
-/// Removes possible passwords from an error: the value of `--engine`, and any URL with a password.
+/// Removes what may be a password from an error: the value of `--engine`, and any URL with a
+/// password.
 fn hide_passwords(error: &mut Error) {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),

@@ -1,4 +1,4 @@
-//! The command line: its sub-commands, and what a server prints at its start.
+//! The command line: its subcommands, and what a server prints when it starts.
 
 use std::{
     io::{IsTerminal, stdout},
@@ -17,15 +17,15 @@ use crate::config::{
 use tollgate_cli::{
     ClientCommand, FIRST_CALLS, exit,
     output::{OutputFlags, OutputFormat},
-    print::say,
+    print,
 };
 use tollgate_engine::embedded::Durability;
 use tollgate_fleet::{self as fleet, FleetOptions};
 
-/// Tollgate decides for backends, over gRPC, whether something may happen. It admits at most N
-/// tasks at once to an external system, with a lease for each. It limits the rates of callers, with
-/// warn and ban levels. It gives out serial numbers that never repeat, grants locks with leases and
-/// fencing tokens, and sells stock without overselling.
+/// Backends ask Tollgate over gRPC before they act. It admits at most N concurrent tasks to an
+/// external system, each with a lease, limits the rates of callers with warning and ban levels,
+/// issues serial numbers that never repeat, grants locks with leases and fencing tokens, and sells
+/// stock without overselling.
 #[derive(Debug, Parser)]
 #[command(version = VERSION, args_conflicts_with_subcommands = true, after_help = exit::TABLE)]
 pub(super) struct Cli {
@@ -35,27 +35,28 @@ pub(super) struct Cli {
     pub(super) serve: ServeFlags,
 }
 
-/// The sub-commands.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run the server (also without a sub-command)
+    /// Run the server (the default without a subcommand)
     Serve(ServeFlags),
-    /// Check a configuration file, or rules of Envoy; exits 78 if they are invalid
+    /// Check a configuration file, or rules for Envoy's rate limit service; exits 78 if they are
+    /// invalid
     CheckConfig {
         /// The file; deploy/tollgate.toml documents every key
         #[arg(required_unless_present = "envoy")]
         file: Option<PathBuf>,
-        /// Folder with the rules of Envoy's rate limit service
+        /// Folder with rules for Envoy's rate limit service
         #[arg(long, value_name = "DIR")]
         envoy: Option<PathBuf>,
-        /// Allow several files of one domain, as `envoy.merge_domains` does
+        /// Allow several files for one domain, as `envoy.merge_domains` does
         #[arg(long, requires = "envoy")]
         merge_domains: bool,
         /// The form of the result.
         #[command(flatten)]
         output: OutputFlags,
     },
-    /// Explain the rules of Envoy's rate limit service
+    /// Explain the rules for Envoy's rate limit service
     #[command(subcommand)]
     Envoy(EnvoyCommand),
     /// Write the state of an engine to a file that any engine can import
@@ -64,12 +65,12 @@ pub(crate) enum Command {
         /// The source and the target.
         #[command(flatten)]
         flags: ExportFlags,
-        /// Form of the summary: text on standard error; JSON on standard output, unless the export
-        /// itself is written there
+        /// Format of the summary: text goes to standard error; JSON goes to standard output, unless
+        /// the export itself does
         #[arg(long, value_name = "FORMAT", default_value = "text")]
         summary: OutputFormat,
     },
-    /// Read a file that `tollgate export` has written into an engine
+    /// Load a file written by `tollgate export` into an engine
     #[command(after_help = store::HELP)]
     Import {
         /// The source and the target.
@@ -79,29 +80,29 @@ pub(crate) enum Command {
         #[command(flatten)]
         output: OutputFlags,
     },
-    /// Simulate devices, callers or buyers against a running server; exits 1 if the cap, the limit
-    /// or the stock was exceeded
+    /// Simulate devices, callers or buyers against a running server; exits 1 if the server exceeded
+    /// its cap, limit or stock
     #[command(after_help = fleet::HELP)]
     Fleet(Box<FleetOptions>),
     /// A command that is a client of a server.
     #[command(flatten)]
     Client(ClientCommand),
-    /// Print a new token for a caller, and the digest that the configuration of the server needs
+    /// Print a new token for a caller, and its digest for the configuration of the server
     Token(OutputFlags),
-    /// Print the completion script of a shell
+    /// Print the completion script for a shell
     Completions {
         /// The shell
         shell: Shell,
     },
-    /// Write manual pages into a folder, one for each command
+    /// Write one manual page for each command into a folder
     Man {
-        /// The folder, such as /usr/local/share/man/man1; it is created if it is missing
+        /// The folder, such as /usr/local/share/man/man1; created if it does not exist
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
 }
 
-/// What a server reports at its start.
+/// What a server reports when it starts.
 pub(crate) struct Greeting<'a> {
     pub(crate) engine: &'a EngineChoice,
     pub(crate) listen: SocketAddr,
@@ -116,32 +117,32 @@ pub(crate) struct Greeting<'a> {
 }
 
 impl Greeting<'_> {
-    /// Logs the start. A person at a terminal also gets example calls; a program without a JSON log
-    /// gets the address on standard output.
-    pub(crate) fn say(&self) {
+    /// Logs the start. At a terminal it also prints example calls; otherwise, unless the log is
+    /// JSON, it prints the address to standard output.
+    pub(crate) fn announce(&self) {
         let admin = self.admin.map(|admin| admin.to_string()).unwrap_or_else(|| "off".to_owned());
         let (engine, listen, hash) = (self.engine(), self.listen, self.hash);
         tracing::info!(version = VERSION, %listen, admin, engine, hash, "the server has started");
         match (self.has_json_log, stdout().is_terminal()) {
             (true, _) => {}
-            (false, false) => say(&format!("Listening on {listen}")),
-            (false, true) => say(&self.banner()),
+            (false, false) => print::line(&format!("Listening on {listen}")),
+            (false, true) => print::line(&self.banner()),
         }
     }
 
     fn engine(&self) -> String {
         match self.engine {
             EngineChoice::Embedded(EmbeddedOptions { data_dir: None, .. }) => {
-                "embedded, in memory: state ends with the process".to_owned()
+                "embedded, in memory: all state is lost when the process ends".to_owned()
             }
             EngineChoice::Embedded(EmbeddedOptions { data_dir: Some(data_dir), .. }) => {
                 let DataDir { path, durability } = data_dir;
                 let what = match durability {
-                    Durability::Always => "each answer is synced before it is sent",
+                    Durability::Always => "changes are synced before each answer",
                     Durability::Interval => {
-                        "a kill loses no answer, a power loss at most one second of answers"
+                        "a kill loses nothing, a power failure at most the last second"
                     }
-                    Durability::None => "a kill or power loss loses at most one second of answers",
+                    Durability::None => "a kill or a power failure loses at most the last second",
                 };
                 format!("embedded, data directory {}: {what}", path.display())
             }

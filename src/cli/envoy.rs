@@ -12,11 +12,11 @@ use crate::config::envoy;
 use tollgate_cli::{OutputFlags, json, print};
 use tollgate_core::envoy::explain;
 
-/// The sub-commands of `tollgate envoy`.
+/// The subcommands of `tollgate envoy`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum EnvoyCommand {
-    /// Print which rule applies to a descriptor, and why; exits 1 if none does, and 78 if the rules
-    /// are invalid
+    /// Print which rule applies to a descriptor and why; exits 1 if none does, 78 if the rules are
+    /// invalid
     Explain {
         /// Folder with the rules
         #[arg(value_name = "DIR")]
@@ -24,10 +24,10 @@ pub(crate) enum EnvoyCommand {
         /// The domain of the request
         #[arg(long)]
         domain: String,
-        /// Entries of a descriptor, with commas between them; repeat it for several descriptors
+        /// Comma-separated entries of a descriptor; repeat the option for several descriptors
         #[arg(long, value_name = "KEY=VALUE,…", required = true)]
         descriptor: Vec<String>,
-        /// Allow several files of one domain, as `envoy.merge_domains` does
+        /// Allow several files for one domain, as `envoy.merge_domains` does
         #[arg(long)]
         merge_domains: bool,
         /// The form of the result.
@@ -36,7 +36,7 @@ pub(crate) enum EnvoyCommand {
     },
 }
 
-/// Runs a command. The error is the exit code of an error that was reported.
+/// Runs a command. If it fails, the error has been reported, and its exit code is returned.
 pub(super) fn run(command: &EnvoyCommand) -> Result<ExitCode, ExitCode> {
     let EnvoyCommand::Explain { folder, domain, descriptor, merge_domains, output } = command;
     let rules = envoy::check_folder(folder, *merge_domains);
@@ -50,15 +50,15 @@ pub(super) fn run(command: &EnvoyCommand) -> Result<ExitCode, ExitCode> {
             let result = serde_json::json!({
                 "domain": domain, "descriptor": text, "matched": found, "steps": lines,
             });
-            print::say(&json::object(&result));
+            print::line(&json::object(&result));
         } else {
-            print::say(steps.trim_end())
+            print::line(steps.trim_end())
         }
     }
     Ok(ExitCode::from(if is_found { 0 } else { exit::REFUSED }))
 }
 
-/// Parses `KEY=VALUE,KEY=VALUE`; a value is empty without `=`.
+/// Parses `KEY=VALUE,KEY=VALUE`; without `=` the value is empty.
 fn entries(text: &str) -> Vec<(String, String)> {
     let entry = |entry: &str| match entry.split_once('=') {
         Some((key, value)) => (key.to_owned(), value.to_owned()),
@@ -78,12 +78,12 @@ pub(super) fn check(
     if output.is_json() {
         let error = checked.as_ref().err().cloned();
         let result = serde_json::json!({ "file": name, "valid": error.is_none(), "error": error });
-        print::say(&json::object(&result));
+        print::line(&json::object(&result));
     }
     let rules = checked.map_err(|error| exit::config(&error))?;
     if !output.is_json() {
         let (domains, rules) = rules.counts();
-        print::say(&format!("{name}: valid, {domains} domains, {rules} rules"));
+        print::line(&format!("{name}: valid, {domains} domains, {rules} rules"));
     }
     Ok(())
 }

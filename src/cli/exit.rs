@@ -1,4 +1,4 @@
-//! Exit codes: those of the client commands, and those for errors of an engine.
+//! Exit codes of the client commands, and for errors of an engine.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! `tollgate completions` and `tollgate man`: files for shells and for `man`, made from the
-//! definitions of `--help`.
+//! `tollgate completions` and `tollgate man`: generates completion scripts and manual pages from
+//! the same definitions as `--help`.
 
 use std::{fs, io, path::Path};
 
@@ -15,14 +15,14 @@ const PROGRAM: &str = "tollgate";
 
 /// Returns the completion script of a shell.
 pub(super) fn completions(mut command: Command, shell: Shell) -> String {
-    // Writing to memory cannot fail. Writing to a closed pipe would panic in the generator.
+    // Generated in memory, because the generator panics if it writes to a closed pipe.
     let mut script = Vec::new();
     generate(shell, &mut command, PROGRAM, &mut script);
     String::from_utf8_lossy(&script).into_owned()
 }
 
-/// Writes the manual page of the command, and of each of its visible sub-commands, into a folder.
-/// Returns the number of pages. The error names the file.
+/// Writes the manual pages of the command and of its visible subcommands into a folder. Returns the
+/// number of pages. The error names the file.
 pub(super) fn pages(command: &Command, folder: &Path) -> io::Result<usize> {
     fs::create_dir_all(folder).map_err(|error| named(folder, &error))?;
     write(command, folder)
@@ -31,7 +31,7 @@ pub(super) fn pages(command: &Command, folder: &Path) -> io::Result<usize> {
 fn write(command: &Command, folder: &Path) -> io::Result<usize> {
     let mut count = 1;
     for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
-        // `help` repeats what the pages say.
+        // `help` only repeats what the other pages say.
         if verb.get_name() != "help" {
             count += write(verb, folder)?;
         }
@@ -43,7 +43,7 @@ fn write(command: &Command, folder: &Path) -> io::Result<usize> {
     Ok(count)
 }
 
-/// Returns a page. It has no date, so that equal programs have equal pages.
+/// Renders a page. It has no date, so that builds of the same version generate identical pages.
 fn page(command: &Command, name: &str) -> io::Result<String> {
     let man = Man::new(command.clone())
         .title(name.to_uppercase())
@@ -74,7 +74,7 @@ fn page(command: &Command, name: &str) -> io::Result<String> {
     Ok(in_ascii(&String::from_utf8_lossy(&page)))
 }
 
-/// Writes other characters as escapes, so that a page has one meaning in every locale.
+/// Escapes all other characters, so that a page reads the same in every locale.
 fn in_ascii(page: &str) -> String {
     let mut text = String::with_capacity(page.len());
     for char in page.chars() {

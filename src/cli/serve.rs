@@ -27,7 +27,7 @@ use tollgate_engine::{
 use tollgate_http::tls::Tls;
 use tollgate_telemetry::metrics::{self, configuration};
 
-/// Open files besides connections of callers: those of the admin listener, the store, the log.
+/// Open files other than callers' connections: the admin listener, the store, the log.
 const OTHER_FILES: u64 = 512;
 /// Length of the accept queue: a whole fleet may reconnect at once.
 const BACKLOG: u32 = 4096;
@@ -53,7 +53,7 @@ pub(super) async fn serve(flags: &ServeFlags) -> Result<(), ExitCode> {
         );
     }
     let engine = Arc::new(engine(&config.engine, &config.limits.engine).await?);
-    // Before the port for calls: whoever finds that one open finds the admin pages, too.
+    // Opened before the port for calls, so that the admin pages are available as soon as calls are.
     let admin = admin(&config.admin)?;
     let listener = bind(config.listen)?;
     let limits = Limits {
@@ -84,7 +84,7 @@ pub(super) async fn serve(flags: &ServeFlags) -> Result<(), ExitCode> {
     serve_on(served, rules, engine).await.map_err(|error| exit::unavailable(&error))
 }
 
-/// Warns about access that is wider than it may look.
+/// Warns about access that is wider than the operator may expect.
 fn warn_of_access(config: &Config) {
     if config.listen.ip().is_loopback() {
         return;
@@ -92,12 +92,12 @@ fn warn_of_access(config: &Config) {
     if config.callers.is_none() {
         tracing::warn!(
             listen = %config.listen,
-            "no [[caller]] is configured: everybody who reaches the address may do everything"
+            "no [[caller]] is configured: anyone who can reach the address may do anything"
         );
     } else if config.tls.is_none() {
         tracing::warn!(
             listen = %config.listen,
-            "callers send their tokens as plain text, because the server has no [tls]"
+            "callers send their tokens in plain text, because [tls] is not configured"
         );
     }
 }
@@ -125,7 +125,7 @@ async fn engine(choice: &EngineChoice, limits: &CallerLimits) -> Result<Engine, 
     }
 }
 
-/// Opens a data directory on a blocking thread, because reading it may take long.
+/// Opens a data directory on a blocking thread, because loading it may take long.
 async fn open(DataDir { path, durability }: DataDir) -> Result<Embedded, ExitCode> {
     let file = path.display().to_string();
     let opened = spawn_blocking(move || {
@@ -134,7 +134,7 @@ async fn open(DataDir { path, durability }: DataDir) -> Result<Embedded, ExitCod
     });
     match opened.await {
         Ok(opened) => opened.map_err(|error| exit::data_dir(&error)),
-        // A panic: damage that the checks of the store did not find.
+        // It panicked: the store's own checks missed some damage.
         Err(error) => Err(exit::data_dir(&OpenError::Damaged(format!("{file}: {error}")))),
     }
 }
@@ -144,8 +144,8 @@ fn bind(address: SocketAddr) -> Result<TcpListener, ExitCode> {
         .map_err(|error| exit::unavailable(&format!("cannot listen on {address}: {error}")))
 }
 
-/// Opens the admin listener. If the default address is in use, for instance by another server of a
-/// laptop, the server runs without.
+/// Opens the admin listener. If the default address is in use, for instance by another server on a
+/// laptop, the server runs without one.
 fn admin(options: &AdminOptions) -> Result<Admin, ExitCode> {
     let AdminOptions { address, is_explicit, ready_when_degraded, metrics, console } =
         options.clone();
@@ -157,8 +157,8 @@ fn admin(options: &AdminOptions) -> Result<Admin, ExitCode> {
             Err(error) => {
                 tracing::warn!(
                     %address, %error,
-                    "no admin pages: cannot listen on the default address; give another one by \
-                     --admin, or --admin off"
+                    "no admin pages: cannot listen on the default address; choose another one \
+                     with --admin, or use --admin off"
                 );
                 None
             }
@@ -181,7 +181,7 @@ fn try_bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// What a server needs beside its rules and its engine.
+/// What a server needs in addition to its rules and its engine.
 struct Listening {
     choice: EngineChoice,
     listener: TcpListener,
@@ -209,9 +209,9 @@ async fn serve_on(
         has_json_log,
         hash: &configuration::current().hash,
     };
-    greeting.say();
+    greeting.announce();
     let ended = server::run(listener, tls, engine.clone(), rules, limits, signals.next()).await;
-    // Waits for the disk. It may block, because no other task needs this thread now.
+    // Waits for the disk. Blocking is fine here, because no other task needs this thread now.
     engine.close();
     Ok(ended?)
 }

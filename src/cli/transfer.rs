@@ -1,8 +1,8 @@
-//! `tollgate export` and `tollgate import`: write the state of an engine to a file, and read it
-//! back.
+//! `tollgate export` and `tollgate import`: write the state of an engine to a file, and load it
+//! again.
 //!
-//! An import reads the file twice and writes nothing before the whole file is validated. Afterwards
-//! it reads the target and compares the counts.
+//! An import reads the file twice, because it writes nothing before the whole file is validated.
+//! Afterwards it reads the target back and compares the counts.
 
 use std::{
     collections::HashMap,
@@ -19,17 +19,17 @@ use tollgate_cli::progress::Progress;
 use tollgate_engine::export::{Counts, Failure, Line, Reader, Store, Unfit, Writer};
 use tollgate_telemetry::text::grouped;
 
-/// Mode of an export: only the owner may read the data of callers.
+/// File mode of an export: only the owner may read it, since it contains the data of callers.
 const RIGHTS: u32 = 0o600;
-/// An import reports a target clock that is behind by more than this, µs.
+/// An import warns if the clock of the target lags by more than this, µs.
 const BEHIND: u64 = 1_000_000;
 
 /// The result of an import.
 #[derive(Debug)]
 pub struct Imported {
-    /// Number of entries in the target now.
+    /// Number of entries that are in the target now.
     pub counts: Counts,
-    /// Number of lines that were left out because they had lapsed.
+    /// Number of lines that were skipped because they had expired.
     pub lapsed: u64,
     /// Lag of the target's clock behind the source, µs; 0 if it is at most one second.
     pub behind: u64,
@@ -47,19 +47,19 @@ impl fmt::Display for Imported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "imported and counted: {}", self.counts)?;
         if self.lapsed > 0 {
-            write!(f, "\nleft out, because they have lapsed: {}", grouped(self.lapsed))?;
+            write!(f, "\nskipped, because they have expired: {}", grouped(self.lapsed))?;
         }
         if self.behind > 0 {
             let behind = std::time::Duration::from_micros(self.behind);
             let behind = humantime::format_duration(behind);
-            write!(f, "\nthe target's clock is {behind} behind: leases last longer by that time")?;
+            write!(f, "\nthe target's clock is {behind} behind, so leases last that much longer")?;
         }
         Ok(())
     }
 }
 
-/// Writes an export to a file or to standard output. The file gets its name when it is complete;
-/// until then it is `<output>.part`.
+/// Writes an export to a file or to standard output. Until it is complete, the file is named
+/// `<output>.part`.
 pub async fn export(store: &mut Store, output: Option<&Path>) -> Result<Counts, Failure> {
     let Some(path) = output else { return export_to(store, io::stdout()).await.map(|of| of.1) };
     let mut part = path.as_os_str().to_owned();
@@ -75,15 +75,16 @@ pub async fn export(store: &mut Store, output: Option<&Path>) -> Result<Counts, 
             Ok(counts)
         }
         Err(failure) => {
-            // The partial file is incomplete, and every import would refuse it.
+            // Every import would refuse the incomplete file.
             let _ = fs::remove_file(&part);
             Err(failure)
         }
     }
 }
 
-/// Creates a file that only its owner can read, whatever the umask. It replaces the file of an export
-/// that was killed. Fails if the path is anything else, such as a symlink that another user has made.
+/// Creates a file that only its owner can read, whatever the umask. Replaces the regular file that
+/// a killed export has left. Fails if the path is anything else, such as a symlink that another
+/// user has created.
 fn make(path: &Path) -> io::Result<File> {
     if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file()) {
         fs::remove_file(path)?;
@@ -91,18 +92,17 @@ fn make(path: &Path) -> io::Result<File> {
     let created = OpenOptions::new().write(true).create_new(true).mode(RIGHTS).open(path);
     let file = created.map_err(|error| {
         let reason = match error.kind() {
-            ErrorKind::AlreadyExists => "it exists and is no regular file; remove it".to_owned(),
+            ErrorKind::AlreadyExists => "it exists and is not a regular file; remove it".to_owned(),
             _ => error.to_string(),
         };
         io::Error::new(error.kind(), format!("{}: {reason}", path.display()))
     })?;
-    // The umask may have removed rights of the owner.
+    // The umask may have removed permissions of the owner.
     file.set_permissions(Permissions::from_mode(RIGHTS))?;
     Ok(file)
 }
 
-/// Writes an export to a writer. Checks each line, so that no export is written that an import
-/// refuses.
+/// Writes an export to a writer. Checks each line, so that every export can be imported.
 async fn export_to<W: Write + Send>(store: &mut Store, to: W) -> Result<(W, Counts), Failure> {
     let now = store.now().await?;
     let to = BufWriter::with_capacity(1 << 16, to);
@@ -125,13 +125,13 @@ async fn export_to<W: Write + Send>(store: &mut Store, to: W) -> Result<(W, Coun
     Ok((to, counts))
 }
 
-/// Imports a file into a store. With `replace` all existing state is removed first; without it, a
-/// store that holds any state is refused.
+/// Imports a file into a store. With `replace`, all existing state is removed first; without it,
+/// the import fails unless the store is empty.
 pub async fn import(store: &mut Store, file: &Path, replace: bool) -> Result<Imported, Failure> {
     let checked = check(file)?;
     if !replace && !store.is_empty().await? {
         return Err(Failure::Occupied(
-            "the target is not empty: name an empty one, or remove its state with --replace"
+            "the target is not empty: choose an empty one, or remove its state with --replace"
                 .to_owned(),
         ));
     }
@@ -152,7 +152,7 @@ pub async fn import(store: &mut Store, file: &Path, replace: bool) -> Result<Imp
         ends.0.entry(line.kind()).or_default().extend(line.forget());
     }
     if *reader.counts() != checked {
-        let why = "the file has changed during the import: import it again, with --replace";
+        let why = "the file changed during the import: import it again with --replace";
         return Err(unfit(file)(Unfit::Wrong(why.to_owned())));
     }
     store.flush().await?;
@@ -167,8 +167,8 @@ pub async fn import(store: &mut Store, file: &Path, replace: bool) -> Result<Imp
 #[derive(Debug, Default)]
 struct ExpiryTimes(HashMap<&'static str, Vec<u64>>);
 
-/// Counts the entries of the target by kind. Fails unless the counts match, except for entries that
-/// have lapsed since they were written.
+/// Counts the entries of the target by kind. Fails unless the counts match, apart from entries that
+/// have expired since they were written.
 async fn verify(
     store: &mut Store,
     written: &Counts,
@@ -193,9 +193,9 @@ async fn verify(
         let (is, was) = (found.of(kind), written.of(kind));
         if is > was || is + lapsed < was {
             return Err(Failure::Unverified(format!(
-                "{} entries of kind {kind} were written, and {} were found: is a server using \
-                 the target? Stop it, then import again with --replace; do not serve from this \
-                 target before",
+                "{} entries of kind {kind} were written, but {} were found: if a server is using \
+                 the target, stop it, and import again with --replace before you serve from the \
+                 target",
                 grouped(was),
                 grouped(is)
             )));

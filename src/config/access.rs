@@ -1,4 +1,4 @@
-//! Checks of the callers against other settings.
+//! Checks the callers against other settings.
 
 use super::{
     caller::{self, ReflectionName},

@@ -24,7 +24,8 @@ pub enum AdminChoice {
 pub struct AdminOptions {
     /// The address; `None` if it is off.
     pub address: Option<SocketAddr>,
-    /// Whether the address was given. The default address may be in use by another server.
+    /// Whether the address was configured. If only the default is in use by another server, the
+    /// server runs without the listener.
     pub is_explicit: bool,
     /// Whether the server counts as ready while the store is unreachable.
     pub ready_when_degraded: bool,
@@ -40,9 +41,9 @@ pub struct AdminOptions {
 pub struct MetricsSection {
     /// Whether anything is counted.
     pub enabled: bool,
-    /// The globs of the pools with series.
+    /// Globs of the pools that have time series.
     pub pools: Vec<String>,
-    /// The namespaces of these pools, besides the default one.
+    /// The namespaces of these pools, in addition to the default one.
     #[serde(deserialize_with = "namespaces")]
     pub namespaces: Vec<Namespace>,
 }
@@ -119,7 +120,7 @@ impl AdminOptions {
             AdminChoice::At(address) if address.ip().is_loopback() || has_callers => Some(address),
             AdminChoice::At(address) => {
                 return Err(ConfigError::new(format!(
-                    "admin: {address} is not a loopback address, so it requires a token; \
+                    "admin: {address} is not a loopback address, so readers need a token; \
                      configure a [[caller]] with the permission read, or use a loopback address"
                 )));
             }

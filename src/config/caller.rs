@@ -8,10 +8,10 @@ use crate::grpc::access::{
 };
 use tollgate_core::names::{NAME_BYTES_MAX, Namespace};
 
-/// The most callers, and the most digests of one caller.
+/// Maximum number of callers, and of digests for each caller.
 const CALLERS_MAX: usize = 1000;
 const DIGESTS_MAX: usize = 10;
-/// The longest name of a caller.
+/// Maximum length of a caller's name, bytes.
 const CALLER_BYTES_MAX: usize = 64;
 
 /// The value of `reflection`.
@@ -55,8 +55,8 @@ struct ClaimEntry {
     value: String,
 }
 
-/// Builds the callers of a file. `None` if it has neither callers nor `[jwt]`. The error names key
-/// and reason, but quotes no credential.
+/// Builds the callers of a file; `None` if it has neither callers nor `[jwt]`. The error names the
+/// key and the reason, but quotes no credential.
 pub(super) fn callers(
     entries: &[CallerEntry],
     jwt: Option<&JwtSection>,
@@ -84,17 +84,17 @@ pub(super) fn callers(
     Callers::new(specs, jwt).map(Some).map_err(|error| error.to_string())
 }
 
-/// The index of the first caller with a client certificate.
+/// Returns the index of the first caller with a client certificate.
 pub(super) fn with_certificate(entries: &[CallerEntry]) -> Option<usize> {
     entries.iter().position(|entry| entry.mtls.is_some())
 }
 
 impl CallerEntry {
-    /// Checks the entry. The error is the key and the reason.
+    /// Checks the entry. The error consists of the key and the reason.
     fn spec(&self) -> Result<CallerSpec, (&'static str, String)> {
         let is_named = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         if !(1..=CALLER_BYTES_MAX).contains(&self.name.len()) || !self.name.bytes().all(is_named) {
-            let expected = "expected 1 to 64 bytes of a-z, A-Z, 0-9, `.`, `_` and `-`";
+            let expected = "expected 1 to 64 characters out of a-z, A-Z, 0-9, `.`, `_` and `-`";
             return Err(("name", expected.to_owned()));
         }
         if self.token_sha256.is_none() && self.mtls.is_none() && self.jwt.is_none() {
@@ -146,12 +146,13 @@ impl CallerEntry {
         let Some(names) = &self.services else { return Ok(Services::ALL) };
         let known = Service::ALL.map(|service| format!("\"{service}\"")).join(", ");
         if names.is_empty() {
-            return Err(("services", format!("expected some of {known}")));
+            return Err(("services", format!("expected one or more of {known}")));
         }
         names.iter().try_fold(Services::default(), |set, name| {
             let service = Service::parse(name);
-            let service = service
-                .ok_or_else(|| ("services", format!("\"{name}\": expected some of {known}")));
+            let service = service.ok_or_else(|| {
+                ("services", format!("\"{name}\": expected one or more of {known}"))
+            });
             Ok(set.with(service?))
         })
     }
@@ -164,9 +165,9 @@ impl CallerEntry {
         for glob in globs {
             let is_plain = !glob.contains(['*', '?', '[', '{', '\\']);
             let reason = match glob {
-                glob if glob.is_empty() => "a name is never empty",
-                glob if glob.chars().any(char::is_control) => "no name has control characters",
-                glob if is_plain && glob.len() > NAME_BYTES_MAX => "no name is so long",
+                glob if glob.is_empty() => "names are never empty",
+                glob if glob.chars().any(char::is_control) => "names contain no control characters",
+                glob if is_plain && glob.len() > NAME_BYTES_MAX => "it is longer than any name",
                 _ => continue,
             };
             return Err(("names", format!("\"{}\": {reason}", glob.escape_debug())));

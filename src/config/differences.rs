@@ -17,7 +17,7 @@ use tollgate_core::envoy::RuleFile;
 use tollgate_http::tls::TlsContents;
 use tollgate_status::reload::Difference;
 
-/// The keys and sections that apply without a restart. All others need one.
+/// The keys and sections that take effect without a restart. All others need one.
 const AT_RUN_TIME: [&str; 11] = [
     "caller",
     "envoy",
@@ -31,10 +31,10 @@ const AT_RUN_TIME: [&str; 11] = [
     "sequence",
     "tls",
 ];
-/// The keys and sections that differ between servers with the same rules.
+/// The keys and sections that may differ between servers with the same rules.
 const OF_ONE_SERVER: [&str; 8] =
     ["admin", "data_dir", "listen", "log_format", "log_level", "memory_max", "tls", "workers"];
-/// The hexadecimal digits of the hash of a configuration.
+/// Number of hexadecimal digits in the hash of a configuration.
 const HASH_DIGITS: usize = 16;
 /// Keys whose values are secret.
 const SECRETS: [&str; 2] = ["token_sha256", "sentinel_password"];
@@ -42,7 +42,7 @@ const SECRETS: [&str; 2] = ["token_sha256", "sentinel_password"];
 const HIDDEN: &str = "…";
 /// Separates the path of a file from its digest.
 const CONTENTS: &str = " (SHA-256 ";
-/// The hexadecimal digits of the digest of a file.
+/// Number of hexadecimal digits in the digest of a file.
 const DIGEST_DIGITS: usize = 12;
 
 /// The values of all keys.
@@ -54,11 +54,11 @@ pub(super) struct ConfigValues(BTreeMap<String, ConfigValue>);
 struct ConfigValue {
     /// The value as text, without secrets.
     shown: String,
-    /// The digest of the hidden part; empty if all is shown.
+    /// The digest of the hidden part; empty if nothing is hidden.
     hidden: String,
 }
 
-/// The differences of two configurations.
+/// The differences between two configurations.
 #[derive(Debug)]
 pub(super) struct Differences {
     /// Differences of keys in [`AT_RUN_TIME`].
@@ -98,7 +98,7 @@ impl ConfigValues {
         settings
     }
 
-    /// The differences to newer settings, by key.
+    /// Returns the differences from newer settings, by key.
     pub(super) fn differences(&self, newer: &ConfigValues) -> Differences {
         let keys: BTreeSet<&String> = self.0.keys().chain(newer.0.keys()).collect();
         let mut differences = Differences { at_run_time: Vec::new(), at_start: Vec::new() };
@@ -117,8 +117,8 @@ impl ConfigValues {
         differences
     }
 
-    /// The hash of the values that all servers with the same rules have in common. Comments, the
-    /// order of sections and the keys of one server do not change it, and neither does the document
+    /// Returns the hash of the values that all servers with the same rules have in common. It does
+    /// not depend on comments, the order of sections, the keys of a single server, or the document
     /// at the URL of a key set, which servers fetch at different times.
     pub(super) fn hash(&self) -> String {
         let mut shared = Vec::new();
@@ -128,7 +128,7 @@ impl ConfigValues {
             }
             let hidden = if key == "jwt.jwks" { "" } else { &value.hidden };
             let shown = value.shown.split(CONTENTS).next().unwrap_or_default();
-            // Digests have the same length, so no two lists give the same text.
+            // All digests have the same length, so different lists never produce the same text.
             shared.extend([key, shown, hidden].map(|text| digest(text.as_bytes())));
         }
         let mut hash = digest(shared.concat().as_bytes());
@@ -145,7 +145,7 @@ impl ConfigValues {
         self.0.insert(key.to_owned(), ConfigValue { shown, hidden: String::new() });
     }
 
-    /// Adds the value of a key, and the values of the keys in it.
+    /// Adds the value of a key, including the keys nested in it.
     fn add(&mut self, key: &str, value: &Value) {
         match value {
             Value::Table(table) => {
@@ -158,8 +158,8 @@ impl ConfigValues {
         }
     }
 
-    /// Adds the entries of a list. The entries of a list at the top have identities; their order
-    /// counts, because the first match applies.
+    /// Adds the entries of a list. Entries of a top-level list have identities, and their order
+    /// matters, because the first match applies.
     fn add_entries<'a>(&mut self, key: &str, entries: impl Iterator<Item = &'a Table>) {
         let is_top = !key.contains('[');
         let mut order: Vec<String> = Vec::new();
@@ -202,7 +202,7 @@ impl ConfigValues {
     fn add_file(&mut self, key: &str, path: &str, contents: &[u8]) {
         let hidden = digest(contents);
         let shown = match key {
-            // A private key is shown without a digest.
+            // Only the path of a private key is shown, without a digest.
             "tls.key" => path.to_owned(),
             _ => format!("{path}{CONTENTS}{})", &hidden[..DIGEST_DIGITS]),
         };
@@ -214,7 +214,8 @@ impl ConfigValues {
         let mut contents = Vec::new();
         for RuleFile { name, text } in files {
             let text = text.as_ref().unwrap_or_else(|error| error);
-            // Digests have the same length, so no two folders give the same contents.
+            // All digests have the same length, so different folders never produce the same
+            // contents.
             contents.extend([digest(name.as_bytes()), digest(text.as_bytes())].concat().bytes());
         }
         self.add_file(key, &format!("\"{}\"", folder.display()), &contents);
@@ -246,8 +247,8 @@ pub(super) fn section_of(key: &str) -> &str {
     key.split(['.', '[']).next().unwrap_or_default()
 }
 
-/// The identity of an entry, and the keys that it consists of: its glob or name, and the glob of
-/// its namespaces. The namespace of a caller is not part of its identity, but one of its rights.
+/// Returns the identity of an entry and the keys that form it: its glob or name, and the glob of
+/// its namespaces. The namespace of a caller is one of its rights, not part of its identity.
 fn identity(section: &str, entry: &Table) -> Option<(String, Vec<&'static str>)> {
     let text = |key: &'static str| Some((key, entry.get(key)?.as_str()?));
     let (key, name) = text("match").or_else(|| text("name"))?;
@@ -262,7 +263,7 @@ fn is_same(numbered: &str, identity: &str) -> bool {
     numbered.split(" #").next() == Some(identity)
 }
 
-/// A URL without user, password and query. Any other text is returned as it is.
+/// Returns a URL without its user, password and query. Any other text is returned unchanged.
 fn without_secrets(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
     let rest = match rest.split_once('?') {
@@ -276,7 +277,7 @@ fn without_secrets(text: &str) -> String {
 }
 
 fn digest(bytes: &[u8]) -> String {
-    Digest::of(bytes).hex()
+    Digest::compute(bytes).hex()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `[envoy]` of `tollgate.toml`, and the folder with the rules of Envoy's rate limit service.
+//! `[envoy]` of `tollgate.toml`, and the folder with the rules for Envoy's rate limit service.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use tollgate_core::{
     time::Millis,
 };
 
-/// Maximum number of files with rules.
+/// Maximum number of rule files.
 const FILES_MAX: usize = 10_000;
 
 /// `[envoy]`
@@ -59,8 +59,8 @@ impl EnvoySection {
     }
 }
 
-/// Reads all files `*.yaml` and `*.yml` of a folder, in order of name. Files whose names begin with
-/// a dot are left out: they contain older contents of a ConfigMap of Kubernetes.
+/// Reads all `*.yaml` and `*.yml` files in a folder, sorted by name. Skips files whose names begin
+/// with a dot: Kubernetes keeps older contents of a ConfigMap in them.
 pub fn read_folder(folder: &Path) -> Vec<RuleFile> {
     let unread = |error: String| RuleFile { name: folder.display().to_string(), text: Err(error) };
     let entries = match fs::read_dir(folder) {
@@ -89,8 +89,8 @@ fn read(path: &Path) -> Result<String, String> {
     input_file::read_text(path).map_err(|error| format!("cannot be read: {error}"))
 }
 
-/// Checks the files of a folder, with the default settings, and with `merge_domains` on request.
-/// The error names the file. Returns the rules.
+/// Checks the files of a folder under the default settings, with `merge_domains` if requested, and
+/// returns the rules. The error names the file.
 pub fn check_folder(folder: &Path, merge_domains: bool) -> Result<EnvoyRules, String> {
     let settings = EnvoySettings { merge_domains, ..EnvoySettings::default() };
     EnvoyRules::new(&read_folder(folder), settings)

@@ -1,4 +1,4 @@
-//! Errors of a configuration: reason, file, line and key.
+//! Configuration errors: reason, file, line and key.
 
 use std::{fmt, ops::Range, path::Path};
 
@@ -25,20 +25,20 @@ impl From<ConfigError> for InvalidConfig {
 }
 
 impl ConfigError {
-    /// An error whose reason begins with the key, such as `tls.key: expected a file`.
+    /// Creates an error whose reason begins with the key, such as `tls.key: expected a file`.
     pub(super) fn new(reason: String) -> ConfigError {
         let key = key_of(&reason).to_owned();
         ConfigError(Box::new(InvalidConfig { message: reason, key, ..InvalidConfig::default() }))
     }
 
-    /// An error of a file that cannot be read.
+    /// Creates the error for a file that cannot be read.
     pub(super) fn unread(path: &Path, reason: &dyn fmt::Display) -> ConfigError {
         let file = path.display().to_string();
         let message = format!("{file}: {reason}");
         ConfigError(Box::new(InvalidConfig { message, file, ..InvalidConfig::default() }))
     }
 
-    /// An error of the parser at this position of a text.
+    /// Creates an error from one of the parser, at this position in a text.
     pub(super) fn unparsed(
         path: &Path,
         text: &str,
@@ -57,8 +57,8 @@ impl ConfigError {
         ConfigError(Box::new(InvalidConfig { message, file, line, key }))
     }
 
-    /// Adds the file and the line of the key to the error. An error about a key that is not in the
-    /// file stays as it is, unless `is_of_file`.
+    /// Adds the file and the line of the key to the error. An error about a key that the file does
+    /// not contain stays unchanged unless `is_of_file`.
     #[must_use]
     pub(super) fn within(mut self, path: &Path, text: &str, is_of_file: bool) -> ConfigError {
         if !self.0.file.is_empty() {
@@ -75,7 +75,7 @@ impl ConfigError {
     }
 }
 
-/// The key at the start of a reason; empty if it does not start with one.
+/// Returns the key at the start of a reason; empty if there is none.
 fn key_of(reason: &str) -> &str {
     let is_key = |letter: char| letter.is_ascii_alphanumeric() || "_.[]".contains(letter);
     let end = reason.find(|letter: char| !is_key(letter)).unwrap_or(reason.len());
@@ -86,18 +86,18 @@ fn key_of(reason: &str) -> &str {
     }
 }
 
-/// The number of the line at a position, from 1.
+/// Returns the line number of a position, from 1.
 fn line_at(text: &str, position: usize) -> usize {
     1 + text.bytes().take(position).filter(|byte| *byte == b'\n').count()
 }
 
-/// The number of the character in its line at a position, from 1.
+/// Returns the column of a position in its line, in characters from 1.
 fn column_at(text: &str, position: usize) -> usize {
     let before = text.get(..position).unwrap_or(text);
     1 + before.chars().rev().take_while(|letter| *letter != '\n').count()
 }
 
-/// The line of a key such as `pool[0].capacity`, or of the entry that lacks it.
+/// Returns the line of a key such as `pool[0].capacity`, or of the entry that lacks it.
 fn line_of(text: &str, key: &str) -> Option<usize> {
     let document = DeTable::parse(text).ok()?;
     let (mut table, mut found) = (document.get_ref(), None);
@@ -119,15 +119,15 @@ fn line_of(text: &str, key: &str) -> Option<usize> {
     found.map(|position| line_at(text, position))
 }
 
-/// The key at a position of a text.
+/// Returns the key at a position in a text.
 fn key_at(text: &str, position: usize) -> Option<String> {
     let document = DeTable::parse(text).ok()?;
     let path = path_in(document.get_ref(), position, "");
     (!path.is_empty()).then_some(path)
 }
 
-/// The key of a line that cannot be parsed, if it looks like a key of a configuration: the file may
-/// be something else entirely.
+/// Returns the key of a line that cannot be parsed, if it looks like a configuration key: the file
+/// may be something else entirely.
 fn bare_key(text: &str, line: usize) -> Option<String> {
     let (key, _) = text.lines().nth(line.checked_sub(1)?)?.split_once('=')?;
     let key = key.trim();
@@ -135,8 +135,8 @@ fn bare_key(text: &str, line: usize) -> Option<String> {
     (is_key && (1..=32).contains(&key.len())).then(|| key.to_owned())
 }
 
-/// The path from a table to the value or key at a position. The last section that begins before the
-/// position contains it.
+/// Returns the path from a table to the value or key at a position, which is inside the last
+/// section that begins before it.
 fn path_in(table: &DeTable<'_>, position: usize, path: &str) -> String {
     let start = |(key, value): &(&toml::Spanned<_>, &toml::Spanned<DeValue<'_>>)| {
         let key: &toml::Spanned<std::borrow::Cow<'_, str>> = key;

@@ -1,4 +1,4 @@
-//! The format of `tollgate.toml`. Unknown keys are refused. `deploy/tollgate.toml` documents every
+//! The format of `tollgate.toml`. Unknown keys are errors. `deploy/tollgate.toml` documents every
 //! key with its range and default.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};

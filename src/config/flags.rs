@@ -13,18 +13,18 @@ use super::{
 use crate::server::telemetry;
 use tollgate_engine::{embedded::Durability, redis::RedisOptions};
 
-/// Smallest `memory_max`, bytes: an idle server and some space to work.
+/// Smallest `memory_max`, bytes: enough for an idle server and some work.
 const MEMORY_MAX_MIN: u64 = 32 << 20;
 
-/// Flags and `TOLLGATE_*` variables. They win over the configuration file.
+/// Flags and `TOLLGATE_*` variables. They override the configuration file.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ServeFlags {
     /// Address and port to listen on [default: 127.0.0.1:50051]
     #[arg(long, value_name = "ADDR:PORT", env = "TOLLGATE_LISTEN")]
     pub listen: Option<SocketAddr>,
 
-    /// Address and port of the admin pages (/metrics, /livez, /readyz, /status), or `off`; other
-    /// than loopback addresses require callers with tokens [default: 127.0.0.1:50052]
+    /// Address and port of the admin pages (/metrics, /livez, /readyz, /status), or `off`; an
+    /// address other than loopback requires callers with tokens [default: 127.0.0.1:50052]
     #[arg(long, value_name = "ADDR:PORT", env = "TOLLGATE_ADMIN", value_parser = admin::choice)]
     pub admin: Option<AdminChoice>,
 
@@ -32,18 +32,18 @@ pub struct ServeFlags {
     #[command(flatten)]
     pub tls: TlsFlags,
 
-    /// Engine that takes the decisions: `embedded` (in this process) or the URL of a Redis (6.2 or
-    /// newer): redis://[user:password@]host:port[/db], redis+unix:///path,
+    /// Engine that makes the decisions: `embedded` (in this process) or the URL of a Redis 6.2 or
+    /// newer: redis://[user:password@]host:port[/db], redis+unix:///path,
     /// redis+sentinel://host:port[,host:port]/name[/db], redis+cluster://host:port[,host:port];
-    /// rediss for TLS. Give a URL with a password in TOLLGATE_ENGINE or in the configuration file,
-    /// or the password in --engine-password-file: every user of the machine can read arguments
+    /// rediss for TLS. Every user of the machine can read arguments, so pass a URL with a password
+    /// in TOLLGATE_ENGINE or the configuration file, or the password in --engine-password-file
     /// [default: embedded]
     #[arg(long, value_name = "ENGINE", env = "TOLLGATE_ENGINE", value_parser = engine)]
     // The value may contain a password.
     #[arg(hide_env_values = true)]
     pub engine: Option<String>,
 
-    /// File with the password of the Redis; the URL has none then
+    /// File with the Redis password, which must then not be in the URL
     #[arg(long, value_name = "FILE", env = "TOLLGATE_ENGINE_PASSWORD_FILE")]
     pub engine_password_file: Option<PathBuf>,
 
@@ -51,25 +51,25 @@ pub struct ServeFlags {
     #[arg(skip)]
     pub shows_password: bool,
 
-    /// Directory in which the embedded engine keeps its state over restarts; one server at a time
-    /// [default: none, state ends with the process]
+    /// Directory in which the state of the embedded engine survives restarts; used by one server at
+    /// a time [default: none, all state is lost when the process ends]
     #[arg(long, value_name = "DIR", env = "TOLLGATE_DATA_DIR")]
     pub data_dir: Option<PathBuf>,
 
-    /// What survives of a change in the data directory: `always`, everything, because it is synced
-    /// before its answer is sent; `interval`, a kill of the process, and it is synced within a second,
-    /// so that a power loss loses at most the answers of the last second; `none`, neither: a kill
-    /// loses that second, too [default: interval]
+    /// What answered changes in the data directory survive: `always`, everything, because they are
+    /// synced before the answer is sent; `interval`, a kill of the process, while a power failure
+    /// loses at most the last second; `none`, neither: a kill also loses the last second [default:
+    /// interval]
     #[arg(long, value_name = "DURABILITY", env = "TOLLGATE_DURABILITY")]
     pub durability: Option<DurabilityName>,
 
     /// Memory of the process above which the embedded engine refuses new names, such as 512MiB;
-    /// known names continue [default: no bound]
+    /// existing names keep working [default: no limit]
     #[arg(long, value_name = "SIZE", env = "TOLLGATE_MEMORY_MAX", value_parser = memory_max)]
     pub memory_max: Option<u64>,
 
-    /// Folder with the rules of Envoy's rate limit service: YAML files of envoyproxy/ratelimit; the
-    /// server answers its calls, too [default: none]
+    /// Folder with rules for Envoy's rate limit service, as YAML files of envoyproxy/ratelimit; the
+    /// server then answers Envoy's calls too [default: none]
     #[arg(long, value_name = "DIR", env = "TOLLGATE_ENVOY_CONFIG")]
     pub envoy_config: Option<PathBuf>,
 
@@ -81,14 +81,14 @@ pub struct ServeFlags {
     #[arg(long, value_name = "FORMAT", env = "TOLLGATE_LOG_FORMAT")]
     pub log_format: Option<LogFormat>,
 
-    /// Least severe level logged, or a filter such as `tollgate=debug`; refusals, and calls that
-    /// fail because of their request, are logged at debug [default: info]
+    /// Least severe level to log, or a filter such as `tollgate=debug`; refusals and invalid
+    /// requests are logged at debug [default: info]
     #[arg(long, value_name = "LEVEL", env = "TOLLGATE_LOG_LEVEL", value_parser = log_level)]
     pub log_level: Option<String>,
 }
 
 impl ServeFlags {
-    /// The keys of the file that a flag or variable replaces.
+    /// Returns the keys of the file that a flag or variable overrides.
     pub(super) fn overridden(&self) -> Vec<&'static str> {
         let tls = &self.tls;
         let given = [
@@ -129,16 +129,16 @@ impl LogFormat {
     }
 }
 
-/// What survives of a change in the data directory.
+/// What answered changes in the data directory survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DurabilityName {
-    /// Everything: a change is synced before its answer is sent.
+    /// Everything: changes are synced before the answer is sent.
     Always,
-    /// A kill: a change is written before its answer is sent, and synced within a second. If the
+    /// A kill: changes are written before the answer is sent, and synced within a second. If the
     /// disk is slower than that, answers wait for it.
     Interval,
-    /// A change is synced within a second; before that a kill loses it.
+    /// Nothing until changes are synced, which is within a second.
     None,
 }
 

@@ -1,4 +1,5 @@
-//! All files of a configuration, read once: the file, the certificates and the key set.
+//! All files of a configuration, each read once: the configuration file, the certificates, the key
+//! set and Envoy's rules.
 
 use std::{
     hash::{Hash, Hasher},
@@ -27,7 +28,7 @@ use tollgate_http::tls::{TlsContents, TlsGeneration};
 pub(super) struct Inputs {
     /// The configuration file; `None` without one.
     file: Option<FileInput>,
-    /// The files of TLS, and their options; `None` without TLS, or if they are wrong.
+    /// The TLS files and their options; `None` without TLS, or if the options are invalid.
     tls: Option<(TlsOptions, TlsContents)>,
     /// The key set of `[jwt]`; empty without one.
     key_set: Result<Vec<u8>, String>,
@@ -42,7 +43,7 @@ struct FileInput {
     parsed: Result<File, ConfigError>,
 }
 
-/// A configuration whose files were read and checked.
+/// A configuration whose files have been read and checked.
 #[derive(Debug)]
 pub struct LoadedConfig {
     /// The configuration.
@@ -55,7 +56,7 @@ pub struct LoadedConfig {
     pub(super) settings: ConfigValues,
 }
 
-/// The first configuration of a server, and the files for the comparison at reloads.
+/// The first configuration of a server, and its files, which reloads compare.
 #[derive(Debug)]
 pub struct FirstConfig {
     /// The configuration.
@@ -72,19 +73,20 @@ pub(super) struct Tried {
 }
 
 impl Tried {
-    /// Whether the files differ from the last tried ones.
+    /// Whether the files differ from those that were tried last.
     pub(super) fn differs(&self, inputs: &Inputs) -> bool {
         self.hashes.hash_one(inputs) != self.hash
     }
 
-    /// Stores the files as the last tried ones.
+    /// Records that these files were tried last.
     pub(super) fn record(&mut self, inputs: &Inputs) {
         self.hash = self.hashes.hash_one(inputs);
     }
 }
 
 impl FirstConfig {
-    /// Reads and checks all files that the flags name. A key set at a URL can block for 10 s.
+    /// Reads and checks all files that the flags name. Fetching a key set from a URL can block for
+    /// 10 s.
     ///
     /// Fails if a file cannot be read, a value is invalid, or two settings exclude each other.
     pub fn read(flags: &ServeFlags) -> Result<FirstConfig, ConfigError> {
@@ -109,7 +111,8 @@ impl FileInput {
 }
 
 impl Inputs {
-    /// Reads the files. A file that cannot be read has the error as its contents. Can block.
+    /// Reads the files. The error of a file that cannot be read takes the place of its contents.
+    /// Can block.
     pub(super) fn read(flags: &ServeFlags, key_sets: &KeySets) -> Inputs {
         let file = flags.config.clone().map(FileInput::read);
         let parsed = file.as_ref().and_then(|file| file.parsed.as_ref().ok());
@@ -148,7 +151,7 @@ impl Inputs {
         }
         let build = |(options, contents): &(TlsOptions, TlsContents)| {
             let built = contents.build(options.max_connection_age);
-            // An expired certificate explains more than that its key does not match.
+            // Checked first, because "expired" explains more than "the key does not match".
             let explained = |error| contents.check_validity().err().unwrap_or(error);
             built.map_err(|error| placed(ConfigError::new(explained(error)), false))
         };

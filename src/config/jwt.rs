@@ -17,7 +17,7 @@ use tollgate_core::time::Millis;
 
 /// The default of `jwks_refresh`.
 const REFRESH: Millis = Millis(300_000);
-/// The time between two fetches after one has failed, at most.
+/// Maximum time until the next fetch after one has failed.
 const RETRY: Duration = Duration::from_secs(10);
 const REFRESH_MIN: Millis = Millis(1000);
 const REFRESH_MAX: Millis = Millis(86_400_000);
@@ -36,32 +36,39 @@ pub(super) struct JwtSection {
     algorithms: Vec<String>,
 }
 
-/// The key set with which `[jwt]` is checked.
+/// The key set that `[jwt]` is checked against.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::config) enum KeySet<'a> {
     /// The document, or the error of reading it.
     Read(&'a Result<Vec<u8>, String>),
-    /// Only the section is checked: the file may be on another machine.
+    /// Only the section is checked, because the file may be on another machine.
     Skip,
 }
 
 impl JwtSection {
-    /// Checks the section with its key set; `None` with [`KeySet::Skip`]. The error names the key.
+    /// Checks the section against its key set; returns `None` for [`KeySet::Skip`]. The error names
+    /// the key.
     pub(super) fn load(&self, keys: KeySet<'_>) -> Result<Option<Jwt>, String> {
         for (key, text) in [("issuer", &self.issuer), ("audience", &self.audience)] {
             if text.is_empty() {
-                return Err(format!("jwt.{key}: expected a text"));
+                return Err(format!("jwt.{key}: must not be empty"));
             }
         }
         let algorithm = |name: &String| {
             JwtAlgorithm::parse(name).ok_or_else(|| {
-                format!("jwt.algorithms = \"{name}\": expected some of {}", JwtAlgorithm::names())
+                format!(
+                    "jwt.algorithms = \"{name}\": expected one or more of {}",
+                    JwtAlgorithm::names()
+                )
             })
         };
         let algorithms: Vec<JwtAlgorithm> =
             self.algorithms.iter().map(algorithm).collect::<Result<_, _>>()?;
         if algorithms.is_empty() {
-            return Err(format!("jwt.algorithms: expected some of {}", JwtAlgorithm::names()));
+            return Err(format!(
+                "jwt.algorithms: expected one or more of {}",
+                JwtAlgorithm::names()
+            ));
         }
         if self.is_url() {
             // The error does not quote the URL, which may contain a password.
@@ -78,13 +85,13 @@ impl JwtSection {
         }
     }
 
-    /// Fails if a document is not a key set. Accepts all algorithms: the section may be wrong, and
-    /// the key set right.
+    /// Fails if a document is not a key set. Accepts all algorithms, because the section may be
+    /// wrong while the key set is right.
     pub(super) fn check_document(&self, document: &[u8]) -> Result<(), String> {
         self.settings(JwtAlgorithm::all(), document).map(drop)
     }
 
-    /// The time until the next fetch of the URL.
+    /// Returns the time until the next fetch of the URL.
     pub(super) fn interval(&self, has_failed: bool) -> Duration {
         let every = self.jwks_refresh.unwrap_or(REFRESH).duration();
         if has_failed { every.min(RETRY) } else { every }
@@ -95,29 +102,29 @@ impl JwtSection {
         (&self.jwks, &self.jwks_ca) == (&other.jwks, &other.jwks_ca)
     }
 
-    /// The path of a key set that is a file.
+    /// Returns the path of a key set in a file.
     pub(super) fn path(&self) -> &Path {
         Path::new(&self.jwks)
     }
 
-    /// The URL of the key set.
+    /// Returns the URL of the key set.
     pub(super) fn url(&self) -> &str {
         &self.jwks
     }
 
-    /// The file with the authorities of the URL.
+    /// Returns the file with the authorities for the URL.
     pub(super) fn jwks_ca(&self) -> Option<&PathBuf> {
         self.jwks_ca.as_ref()
     }
 
-    /// The settings with a key set.
+    /// Builds the settings with a key set.
     fn settings(&self, algorithms: Vec<JwtAlgorithm>, document: &[u8]) -> Result<Jwt, String> {
         let document = str::from_utf8(document).map_err(|_| self.failed(&"not a JSON key set"))?;
         let (issuer, audience) = (self.issuer.clone(), self.audience.clone());
         Jwt::new(issuer, audience, algorithms, document).map_err(|error| self.failed(&error))
     }
 
-    /// The error of the key set. A query of the URL may be a secret, so it is left out.
+    /// Builds the error about the key set, without the query of its URL, which may be a secret.
     pub(super) fn failed(&self, reason: &dyn Display) -> String {
         let end = if self.is_url() { self.jwks.find('?') } else { None };
         let shown = &self.jwks[..end.unwrap_or(self.jwks.len())];

@@ -1,7 +1,7 @@
 //! The key sets of `[jwt]`: read from a file, or fetched from an https URL.
 //!
-//! A URL is fetched when the configuration first names it, and later in the background, so that a
-//! slow server of key sets does not delay reloads of other keys.
+//! A URL is fetched when the configuration first names it, and then in the background, so that a
+//! slow issuer does not delay reloads.
 
 use std::{path::PathBuf, time::Instant};
 
@@ -14,7 +14,7 @@ use crate::server::{
 };
 use tollgate_core::time::monotonic;
 
-/// Maximum number of stored URLs: the one in use, and others that were tried.
+/// Maximum number of stored URLs: the one in use, and others that failed reloads have named.
 const URLS_MAX: usize = 4;
 
 /// The key sets of a process, the newest URL last.
@@ -40,8 +40,8 @@ impl Fetched {
 }
 
 impl KeySets {
-    /// Returns the document of a section. Fetches a new URL, and repeats a failed first fetch after
-    /// a pause; that can block for 10 s. The error names the key.
+    /// Returns the document of a section. Fetches a new URL, and retries a failed first fetch after
+    /// a pause; either can block for 10 s. The error names the key.
     pub(super) fn document(&self, section: &JwtSection) -> Result<Vec<u8>, String> {
         if !section.is_url() {
             return input_file::read(section.path()).map_err(|error| section.failed(&error));
@@ -76,7 +76,7 @@ impl KeySets {
         self.0.lock().retain(in_use);
     }
 
-    /// Whether a URL is to be fetched again.
+    /// Whether a URL is due to be fetched again.
     pub(super) fn are_due(&self) -> bool {
         self.0.lock().iter().any(|it| it.document.is_ok() && it.is_due())
     }
@@ -95,7 +95,7 @@ impl KeySets {
         match document {
             Ok(document) => last.document = Ok(document),
             Err(error) => {
-                tracing::warn!(%error, "the key set was not fetched; the last one stays in use");
+                tracing::warn!(%error, "cannot fetch the key set; the last one stays in use");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! `[limits]` of `tollgate.toml`: limits on what callers can make the server hold.
+//! `[limits]` of `tollgate.toml`: limits on the resources that callers can occupy.
 
 use std::{fmt, ops::RangeInclusive, time::Duration};
 
@@ -15,8 +15,8 @@ use tollgate_http::TransportLimits;
 
 /// Range of the timeouts.
 const TIMES: RangeInclusive<Millis> = Millis(100)..=Millis(600_000);
-/// Range of byte limits. The largest message must fit into the part for large messages. Bytes are
-/// permits of a semaphore, and one acquire takes a `u32`.
+/// Range of byte limits. The largest message must fit into the part for large messages. The maximum
+/// is due to the semaphore, which counts bytes as permits of type `u32`.
 const BYTES: RangeInclusive<u64> = 8 << 20..=2 << 30;
 /// Range of `unsynced_bytes`. The minimum is enough for a batch of tasks; the maximum fits the
 /// address space.
@@ -34,14 +34,14 @@ pub struct ConfiguredLimits {
     pub engine: CallerLimits,
 }
 
-/// Reads the section. A missing key has its default. Fails if a value is out of range, or if a
-/// connection may hold more than the server.
+/// Deserializes the section; missing keys have their defaults. Fails if a value is out of range, or
+/// if the limit of a connection exceeds the limit of the server.
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<ConfiguredLimits, D::Error> {
     d.deserialize_map(Section)
 }
 
-/// Reads a section with these keys, fields of a part of [`ConfiguredLimits`]. A row contains the type
-/// of the value, the function that reads it, and its range.
+/// Deserializes a section with these keys, which are fields of a part of [`ConfiguredLimits`]. A row
+/// contains the type of the value, the function that parses it, and its range.
 macro_rules! section {
     ($($part:ident { $($key:ident: $type:ty = $read:ident($range:expr);)* })*) => {
         #[derive(Deserialize)]
@@ -109,7 +109,7 @@ section! {
     }
 }
 
-/// Fails if a connection may hold more than the server.
+/// Fails if the limit of a connection exceeds the limit of the server.
 fn check(ConfiguredLimits { transport: limits, .. }: &ConfiguredLimits) -> Result<(), String> {
     let pairs = [
         ("request_bytes", limits.connection_request_bytes, limits.request_bytes),
@@ -140,7 +140,7 @@ where
     T::try_from(number(d, key, range)?).map_err(D::Error::custom)
 }
 
-/// Reads a size in bytes such as `64MiB` and checks its range. The error names `key`.
+/// Deserializes a size in bytes such as `64MiB` and checks its range. The error names `key`.
 pub(super) fn size<'de, D, T>(d: D, key: &str, range: RangeInclusive<u64>) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

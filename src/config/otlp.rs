@@ -16,7 +16,7 @@ pub(super) struct OtlpSection {
 }
 
 impl OtlpSection {
-    /// The options; `None` without an endpoint. Fails if `sampling` has none.
+    /// Returns the options; `None` without an endpoint. Fails if `sampling` is set without one.
     pub(super) fn options(&self) -> Result<Option<OtlpOptions>, String> {
         match (&self.endpoint, self.sampling) {
             (None, Some(_)) => Err("otlp.sampling: requires otlp.endpoint".to_owned()),

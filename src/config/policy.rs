@@ -79,7 +79,8 @@ pub(super) fn policies(entries: &[PolicyEntry]) -> Result<Policies, String> {
         namespace(&format!("{path}.namespace"), entry.namespace.as_deref())?;
         if !names.insert((&entry.name, &entry.namespace)) {
             return Err(format!(
-                "{path}.name = \"{name}\": expected a unique name, or another namespace"
+                "{path}.name = \"{name}\": another policy has this name; choose another name or \
+                 namespace"
             ));
         }
         let rule = Arc::new(entry.rule(&path, &entry.limit, &entry.tier)?);
@@ -100,7 +101,7 @@ pub(super) fn policies(entries: &[PolicyEntry]) -> Result<Policies, String> {
 }
 
 impl PolicyEntry {
-    /// Builds a rule from limits and tiers. The error lists all violations.
+    /// Builds a rule from its limits and tiers. The error lists all violations.
     fn rule(&self, path: &str, limits: &[LimitEntry], tiers: &[TierEntry]) -> Result<Rule, String> {
         let spec = RuleSpec {
             limits: limits.iter().map(LimitSpec::from).collect(),
@@ -140,8 +141,8 @@ fn window<'de, D: Deserializer<'de>>(d: D) -> Result<Millis, D::Error> {
     let length = parse_length(&text).filter(|ms| (LENGTH_MIN..=CALENDAR_MAX).contains(ms));
     length.ok_or_else(|| {
         D::Error::custom(format!(
-            "window = \"{text}\": expected a duration of 1ms to 30days, of a CALENDAR_WINDOW up to \
-             365days, such as \"90s\""
+            "window = \"{text}\": expected a duration of 1ms to 30days, or up to 365days for a \
+             CALENDAR_WINDOW, such as \"90s\""
         ))
     })
 }

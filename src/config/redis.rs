@@ -94,7 +94,7 @@ fn calls_max<'de, D: Deserializer<'de>>(d: D) -> Result<Option<usize>, D::Error>
     number(d, "redis.calls_max", 1..=1_000_000).map(|number| Some(number as usize))
 }
 
-/// The minimum is enough for the decisions of one call.
+/// Parses `queued_max`. The minimum is enough for the decisions of one call.
 fn queued_max<'de, D: Deserializer<'de>>(d: D) -> Result<Option<usize>, D::Error> {
     number(d, "redis.queued_max", 1_000..=1_000_000).map(|number| Some(number as usize))
 }
@@ -113,7 +113,7 @@ fn key_prefix<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Erro
         if !text.is_empty() && text.len() <= 64 && text.chars().all(plain) {
             Ok(text.to_owned())
         } else {
-            Err("expected 1 to 64 letters, digits, - _ . or :".to_owned())
+            Err("expected 1 to 64 letters, digits, or - _ . :".to_owned())
         }
     }
     text(d, "redis.key_prefix", check).map(Some)

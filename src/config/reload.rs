@@ -1,8 +1,9 @@
-//! The reload of a configuration while calls run: read and check everything, then replace it.
+//! Reloads the configuration of a running server: reads and checks everything, then replaces it.
 //!
 //! [`Reloader::follow`] reloads on SIGHUP, and within 5 s of a change of a file. It compares the
-//! contents of files, not their times, and uses no file events, so it also notices symlinks that
-//! Kubernetes replaces, and changes on network file systems. ReloadConfig calls [`Reload::reload`].
+//! contents of files and relies neither on modification times nor on file events, so it also
+//! notices symlinks that Kubernetes replaces and changes on network file systems. ReloadConfig
+//! calls [`Reload::reload`].
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -28,22 +29,22 @@ use tollgate_http::{Peers, tls::Tls};
 use tollgate_status::reload::{Difference, Reload, ReloadError, Reloaded, Reloading};
 use tollgate_telemetry::metrics::configuration;
 
-/// Time between two checks for changed files.
+/// Interval between two checks for changed files.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
-/// Time limit for reading and checking the files, longer than the fetch of a key set may take. A
-/// file system that does not answer must not silently delay the reloads of all later files.
+/// Time limit for reading and checking the files, longer than fetching a key set may take. A file
+/// system that does not respond must not silently block all later reloads.
 const RELOAD_TIME_MAX: Duration = Duration::from_secs(15);
 
 /// The parts of a running server that a reload replaces.
 #[derive(Debug)]
 pub struct LiveParts {
-    /// The engine, with its limits on namespaces, waiting calls and unsynced changes.
+    /// The engine, including its limits on namespaces, waiting calls and unsynced changes.
     pub engine: Arc<Engine>,
-    /// The rules of pools, rates and sequences.
+    /// The rules for pools, rates and sequences.
     pub rules: Arc<CurrentRules>,
     /// The callers.
     pub access: Arc<Access>,
-    /// What connections and peers may hold.
+    /// The limits of connections and peers.
     pub peers: Arc<Peers>,
     /// The certificates; `None` without TLS.
     pub tls: Option<Tls>,
@@ -57,10 +58,10 @@ pub struct Reloader {
     flags: ServeFlags,
     key_sets: Arc<KeySets>,
     parts: LiveParts,
-    /// The values in use. Never locked while files are read, because pages of the console and
-    /// GetStatus read them on the thread that accepts connections.
+    /// The values in use. Never locked while files are read, because the console and GetStatus read
+    /// them on the thread that accepts connections.
     settings: Mutex<ConfigValues>,
-    /// Locked for the whole of a reload.
+    /// Locked during the whole reload.
     tried: Mutex<Tried>,
 }
 
@@ -73,16 +74,15 @@ impl Reloader {
         Arc::new(Reloader { flags: flags.clone(), key_sets, parts, settings, tried })
     }
 
-    /// Whether there are files that can change.
+    /// Whether the configuration has files that can change.
     pub fn has_files(&self) -> bool {
         let flags = &self.flags;
         flags.config.is_some() || flags.envoy_config.is_some() || self.parts.tls.is_some()
     }
 
     /// Returns a future that reloads on SIGHUP, and within 5 s of a change of the files. It never
-    /// completes.
-    /// From now on SIGHUP does not end the process. Fails if the platform has no SIGHUP. Must be
-    /// called in a tokio runtime.
+    /// completes. From then on SIGHUP no longer ends the process. Fails if the platform has no
+    /// SIGHUP. Must be called in a tokio runtime.
     pub fn follow(self: Arc<Self>) -> io::Result<impl Future<Output = ()> + Send> {
         let mut hangup = signal(SignalKind::hangup())?;
         let key_sets = self.key_sets.clone();
@@ -93,7 +93,7 @@ impl Reloader {
                     continue;
                 }
                 let key_sets = key_sets.clone();
-                // A fetch may be slow, and checks and reloads do not wait for it.
+                // Checks and reloads do not wait for a fetch, which may be slow.
                 let _ = spawn_blocking(move || key_sets.refresh()).await;
             }
         };
@@ -103,7 +103,7 @@ impl Reloader {
                     hangup = hangup.recv() => hangup.is_some(),
                     () = sleep(CHECK_EVERY) => false,
                 };
-                // On a blocking thread: the files may be on a slow or remote disk.
+                // On a blocking thread, because the files may be on a slow or remote disk.
                 let reloader = self.clone();
                 let checked = spawn_blocking(move || reloader.check(is_asked));
                 if timeout(RELOAD_TIME_MAX, checked).await.is_err() {
@@ -116,7 +116,7 @@ impl Reloader {
         })
     }
 
-    /// Reloads the files if asked to, or if they have changed since the last try.
+    /// Reloads the files if requested, or if they have changed since the last attempt.
     fn check(&self, is_asked: bool) {
         // An earlier reload is still reading its files. The next check reads them again.
         let Some(mut tried) = self.tried.try_lock_for(RELOAD_TIME_MAX) else { return };
@@ -173,22 +173,22 @@ impl Reloader {
         if !at_start.is_empty() {
             return Err(ReloadError::NeedsRestart(at_start));
         }
-        // An expired certificate that is already in use stops no reload.
+        // An expired certificate that is already in use does not prevent a reload.
         if at_run_time.iter().any(|it| section_of(&it.key) == "tls") {
             inputs.check_validity().map_err(invalid)?;
         }
         if loaded.config.callers.is_none() && !self.parts.access.is_open() {
-            let reason = "caller: no [[caller]] is left, which would let everybody in; restart \
-                          the server to do that";
+            let reason = "caller: no [[caller]] is left, which would give everyone access; \
+                restart the server if you want that";
             return Err(invalid(ConfigError::new(reason.to_owned())));
         }
         Ok((loaded, at_run_time))
     }
 
-    /// Replaces the parts. Cannot fail. Returns the values that are in use now.
+    /// Replaces the parts, which cannot fail. Returns the values that are now in use.
     ///
-    /// Certificates and callers stay if they are the same, so that clients can resume their TLS
-    /// sessions and connections need not authenticate again.
+    /// Unchanged certificates and callers are kept, so that clients can resume their TLS sessions
+    /// and connections need not authenticate again.
     fn replace(&self, loaded: LoadedConfig, differences: &[Difference]) -> ConfigValues {
         let is_changed = |sections: [&str; 2]| {
             let section = |it: &Difference| sections.contains(&section_of(&it.key));
@@ -200,7 +200,7 @@ impl Reloader {
         engine.hub().follow(decisions.pools.clone());
         rules.replace(decisions);
         if let Err(error) = engine.hub().namespaces().set(&config.namespaces, config.servers) {
-            // The globs were checked with the file.
+            // Cannot happen: the globs were checked with the file.
             tracing::error!(%error, "the limits of namespaces were not reloaded");
         }
         engine.set_limits(&config.limits.engine);
@@ -222,13 +222,13 @@ impl Reloader {
 }
 
 /// Why a reload does not finish.
-const STUCK: &str = "its files were not read within 15 s; check the file system that holds them";
+const STUCK: &str = "its files could not be read within 15 s; check their file system";
 
 fn stuck() -> ReloadError {
     ReloadError::Invalid(ConfigError::new(STUCK.to_owned()).into())
 }
 
-/// Whether a key limits something that the embedded engine counts only from its start.
+/// Whether a key sets a limit whose usage the embedded engine counts only from its start.
 fn is_counted(key: &str) -> bool {
     key.starts_with("namespace[")
         && [".leases_max", ".queued_max", ".bytes_max"].iter().any(|end| key.ends_with(end))
@@ -241,7 +241,8 @@ impl Reload for Reloader {
                 return Err(ReloadError::NoFile);
             }
             let reloading = spawn_blocking(move || {
-                // Locked before the files are read, so that the second of two reloads reads newer files.
+                // Locked before the files are read, so that the second of two reloads reads the
+                // newer files.
                 let mut tried = self.tried.try_lock_for(RELOAD_TIME_MAX).ok_or_else(stuck)?;
                 let inputs = Inputs::read(&self.flags, &self.key_sets);
                 self.run(&mut tried, &inputs, dry_run)

@@ -11,7 +11,7 @@ pub const IN_ARGUMENTS: &str = "the password of --engine is in the arguments, wh
     of this machine can read (ps): give the URL as TOLLGATE_ENGINE or in the configuration file, or \
     the password in --engine-password-file";
 
-/// Words of this length or longer may be tokens.
+/// Words of at least this length may be tokens.
 const TOKEN_BYTES_MIN: usize = 32;
 
 /// Whether the URL of an engine contains a password.
@@ -29,10 +29,10 @@ pub(super) fn read_password(path: &Path, engine: Option<&str>) -> Result<Passwor
     };
     match engine {
         None | Some("embedded") => {
-            return Err(failed(&"applies to a Redis only; remove it, or give its URL in engine"));
+            return Err(failed(&"applies only to Redis; remove it, or set engine to a Redis URL"));
         }
         Some(url) if has_password(url) => {
-            return Err(failed(&"the URL in engine has a password already; remove one of them"));
+            return Err(failed(&"the URL in engine already has a password; remove one of them"));
         }
         Some(_) => {}
     }
@@ -43,7 +43,7 @@ pub(super) fn read_password(path: &Path, engine: Option<&str>) -> Result<Passwor
     }
 }
 
-/// Removes values and tokens from an error of the TOML parser.
+/// Removes values and tokens from an error message of the TOML parser.
 pub(super) fn masked(message: &str) -> String {
     let around = message.split_once("string \"").and_then(|(before, rest)| {
         rest.rsplit_once("\", expected").map(|(_, expected)| (before, expected))
@@ -56,7 +56,7 @@ pub(super) fn masked(message: &str) -> String {
     }
 }
 
-/// Hides words that are as long as a token or a digest.
+/// Masks words that are as long as a token or a digest.
 fn without_tokens(line: &str) -> String {
     let is_token = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     let parts = line.split_inclusive(|letter| !is_token(letter));

@@ -47,7 +47,7 @@ pub(super) fn sequences(entries: &[SequenceEntry]) -> Result<Sequences, String> 
 }
 
 impl SequenceEntry {
-    /// Builds a rule. Fails for settings that need a calendar or `reserve` without it.
+    /// Builds a rule. Fails if a setting lacks the calendar or the `reserve` that it requires.
     fn rule(&self, path: &str) -> Result<SequenceRule, String> {
         let offset = self.utc_offset.unwrap_or(0);
         if offset.abs() > UTC_OFFSET_MAX {

@@ -9,14 +9,14 @@ use super::{Config, ConfigError, EmbeddedOptions, EngineChoice, ServeFlags, flag
 /// The flags that select an engine, as for `tollgate serve`.
 #[derive(Debug, Clone, Args)]
 pub struct StoreFlags {
-    /// URL of the Redis, as for `tollgate serve`. Give a URL with a password in TOLLGATE_ENGINE or
-    /// in the configuration file: every user of the machine can read arguments
+    /// URL of the Redis, as for `tollgate serve`. Every user of the machine can read arguments, so
+    /// pass a URL with a password in TOLLGATE_ENGINE or the configuration file
     #[arg(long, value_name = "URL", env = "TOLLGATE_ENGINE", value_parser = engine)]
     // The value may contain a password.
     #[arg(hide_env_values = true)]
     pub(crate) engine: Option<String>,
 
-    /// File with the password of the Redis; the URL has none then
+    /// File with the Redis password, which must then not be in the URL
     #[arg(long, value_name = "FILE", env = "TOLLGATE_ENGINE_PASSWORD_FILE")]
     engine_password_file: Option<PathBuf>,
 
@@ -34,8 +34,8 @@ pub struct StoreFlags {
 }
 
 impl StoreFlags {
-    /// Returns the engine that the flags and the configuration file select. Fails if neither a
-    /// Redis nor a data directory is given.
+    /// Returns the engine that the flags and the configuration file select. Fails if they name
+    /// neither a Redis nor a data directory.
     pub fn choice(&self) -> Result<EngineChoice, ConfigError> {
         let flags = ServeFlags {
             engine: self.engine.clone(),
@@ -46,8 +46,8 @@ impl StoreFlags {
         };
         match Config::load(&flags)?.engine {
             EngineChoice::Embedded(EmbeddedOptions { data_dir: None, .. }) => Err(ConfigError::new(
-                "engine, data_dir: neither is given, and the embedded engine without a directory \
-                 stores nothing: give --engine URL or --data-dir DIR"
+                "engine, data_dir: neither is set, and without a directory the embedded engine \
+                 stores nothing: use --engine URL or --data-dir DIR"
                     .to_owned(),
             )),
             choice => Ok(choice),
@@ -62,7 +62,7 @@ pub struct ExportFlags {
     #[command(flatten)]
     pub store: StoreFlags,
 
-    /// File to write; it appears under this name when it is complete [default: standard output]
+    /// File to write, which gets this name once it is complete [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
@@ -74,22 +74,23 @@ pub struct ImportFlags {
     #[command(flatten)]
     pub store: StoreFlags,
 
-    /// Remove all state of the target first; without it, a target with any state is refused
+    /// Remove all state of the target first; otherwise the target must be empty
     #[arg(long)]
     pub replace: bool,
 
-    /// File that `tollgate export` has written
+    /// File written by `tollgate export`
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 }
 
 /// Contents of an export, for `--help`.
 pub const HELP: &str = "\
-An export contains pools (settings, fencing tokens), running leases with their tokens and ends,
-results, queued tasks, usage of rates, bans, sequences, locks, stock with holds, orders and
-buyers, and the answers for repeats of a request_id. It does not contain event histories, which
-start anew with a gap for watchers, and waiting calls, which end with their server.
+An export contains pools (settings, fencing tokens), running leases with their tokens and
+expiry times, results, queued tasks, rate usage, bans, sequences, locks, stock with holds,
+orders and buyers, and the answers that repeats of a request_id get. It contains neither event
+histories, which start again with a gap for watchers, nor waiting calls, which end with their
+server.
 
-Stop the servers of both sides first. A data directory is locked while a server uses it. An
-export of a Redis in use may miss a part of the latest decisions. deploy/archive.md specifies
+Stop the servers on both sides first. A data directory is locked while a server uses it. An
+export of a Redis in use may lack some of the latest decisions. deploy/archive.md specifies
 the format.";

@@ -13,9 +13,9 @@ use rand_chacha::ChaCha8Rng;
 
 use super::TARGETS;
 
-/// The mutations of each target.
+/// Number of mutations of each target.
 const MUTATIONS: usize = 3_000;
-/// The most bytes of an input.
+/// Maximum size of an input, in bytes.
 const BYTES_MAX: usize = 4_096;
 
 /// The inputs of each target, in the order of the archive, which is that of their names.
@@ -45,7 +45,7 @@ fn mutate(random: &mut ChaCha8Rng, inputs: &[Vec<u8>]) -> Vec<u8> {
             2 => drop(input.drain(place..end)),
             3 => input.insert(place, random.random()),
             _ => {
-                // The end of another input.
+                // Replaces the rest by the end of another input.
                 let other = &inputs[random.random_range(0..inputs.len())];
                 input.truncate(place);
                 input.extend_from_slice(&other[random.random_range(0..=other.len())..]);

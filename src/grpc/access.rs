@@ -1,12 +1,12 @@
-//! Who may call what: authentication and authorization of calls.
+//! Authentication and authorization of calls: who may call what.
 //!
-//! A server without callers is open: a call costs one comparison more. With callers, a call is
-//! authenticated by `authorization: Bearer TOKEN`, else by the client certificate of its
-//! connection. The service, the permission and the namespace are checked before the message of
-//! the call is read; the names are checked where they are parsed.
+//! A server without callers is open, and the check costs one comparison per call. With callers, a
+//! call is authenticated by `authorization: Bearer TOKEN`, or else by the client certificate of its
+//! connection. The service, the permission and the namespace are checked before the message is
+//! read, and names where they are parsed.
 //!
-//! Each connection remembers the credentials that it used last, a few of them, so that a call costs a
-//! comparison, also behind a proxy that carries the calls of several callers.
+//! Each connection remembers the few credentials that it used last, so that a call costs a
+//! comparison even on a connection from a proxy, which carries the calls of several callers.
 
 mod admin;
 mod audit;
@@ -58,19 +58,19 @@ pub(in crate::grpc) use console::CONSOLE;
 pub use jwt::{Jwt, JwtAlgorithm};
 pub use token::{Digest, generate};
 
-/// Paths of health and of reflection, in all their versions.
+/// Path prefixes of all versions of health checks and reflection.
 const HEALTH: &str = "/grpc.health.";
 pub(super) const REFLECTION: &str = "/grpc.reflection.";
-/// The most credentials that a connection remembers. Each call compares its own with all of them, and a
-/// JWT has 1 to 2 kB.
+/// Maximum number of credentials that a connection remembers. Each call compares its own with all
+/// of them, and a JWT has 1 to 2 kB.
 const MEMOS_MAX: usize = 8;
-/// Metadata with the namespace of a call.
+/// The metadata key for the namespace of a call.
 pub(super) const NAMESPACE: HeaderName = HeaderName::from_static("x-tollgate-namespace");
 
 /// The callers of a server, which a reload replaces.
 #[derive(Debug, Default)]
 pub struct Access {
-    /// Grows with each replacement; 0 while every caller may do everything.
+    /// Grows with each replacement; 0 while anyone may do anything.
     generation: AtomicU64,
     callers: ArcSwapOption<Callers>,
     /// A [`Reflection`] as a number; 0 for the default.
@@ -89,7 +89,7 @@ pub enum Reflection {
 }
 
 impl Access {
-    /// Creates the access to a server. Without callers, everybody may do everything.
+    /// Creates the access rules of a server. Without callers, anyone may do anything.
     pub fn new(callers: Option<Callers>, reflection: Option<Reflection>) -> Arc<Access> {
         let access = Access::default();
         access.set_reflection(reflection);
@@ -99,10 +99,10 @@ impl Access {
         Arc::new(access)
     }
 
-    /// Replaces all callers. Calls that begin later are checked against the new ones.
+    /// Replaces all callers. Calls that start afterwards are checked against the new ones.
     pub fn replace(&self, callers: Callers) {
         self.callers.store(Some(Arc::new(callers)));
-        // After the callers: whoever sees the new generation finds them.
+        // Stored after the callers, so that a thread that sees the new generation also sees them.
         self.generation.fetch_add(1, Ordering::Release);
     }
 
@@ -111,7 +111,7 @@ impl Access {
         self.reflection.store(reflection.map_or(0, |it| it as u8), Ordering::Relaxed);
     }
 
-    /// Whether every caller may do everything.
+    /// Whether anyone may do anything.
     pub fn is_open(&self) -> bool {
         self.generation() == 0
     }
@@ -129,7 +129,7 @@ impl Access {
         self.reflects(Reflection::Off)
     }
 
-    /// Whether an rpc needs no credentials.
+    /// Whether an RPC needs no credentials.
     fn is_public(&self, path: &str) -> bool {
         path.starts_with(HEALTH) || self.reflects(Reflection::Open) && path.starts_with(REFLECTION)
     }
@@ -164,7 +164,8 @@ impl Access {
         let mut memos = peer.memos.take();
         let known = memos.iter().position(|memo| memo.is_current(generation, authorization));
         match known {
-            // The last one stays in front: most connections have one caller.
+            // The credentials of the last call stay in front, since most connections have one
+            // caller.
             Some(known) => memos[..=known].rotate_right(1),
             None => {
                 memos.retain(|memo| memo.is_valid(generation));
@@ -186,7 +187,7 @@ impl Access {
         granted
     }
 
-    /// Authenticates a call whose credentials are not remembered.
+    /// Authenticates a call whose credentials the connection does not remember.
     fn authenticated(
         &self,
         authorization: Option<&[u8]>,
@@ -205,8 +206,8 @@ impl Access {
         let callers = self.callers.load();
         let callers = callers.as_deref().ok_or(Denial::Ended)?;
         let (caller, until) = match &credentials {
-            Credentials::Authorization(value) => callers.of_token(bearer(value)?, now)?,
-            Credentials::Certificate(Some(names)) => (callers.of_certificate(names)?, None),
+            Credentials::Authorization(value) => callers.find_by_token(bearer(value)?, now)?,
+            Credentials::Certificate(Some(names)) => (callers.find_by_certificate(names)?, None),
             Credentials::Certificate(None) => return Err(Denial::Missing),
         };
         let until = until.map(|until| coarse() + Duration::from_secs(until.saturating_sub(now)));
@@ -220,7 +221,7 @@ impl Access {
         path: &str,
         headers: &HeaderMap,
     ) -> Result<Granted, RefusedCall> {
-        // An unknown rpc gets its error from its service.
+        // The service answers a call of an unknown RPC with an error.
         let Some(rpc) = rpcs::of(path) else { return Ok(Granted::default()) };
         let refused = |denial| RefusedCall { denial, caller: Some(memo.caller.name.clone()) };
         let asked = asked_namespace(headers).map_err(refused)?;
@@ -229,7 +230,7 @@ impl Access {
         let (mut scope, is_limited) = memo.scope(&namespace);
         let origin = scope.origin();
         if rpc.permission != Permission::Manage && memo.caller.names.is_none() {
-            // A floor of NextSequence is logged with its caller.
+            // The scope names the caller in the log line about a floor of NextSequence.
             let scope = (is_limited || rpc.name == "NextSequence").then_some(scope);
             return Ok(Granted { scope, origin, watched, audited: None });
         }
@@ -238,29 +239,30 @@ impl Access {
     }
 }
 
-/// The rpc of a URL path, for a log line.
+/// Returns the RPC of a URL path, for a log line.
 fn verb(path: &str) -> &str {
     rpcs::of(path).map_or(path, |rpc| rpc.name)
 }
 
-/// The value of `authorization`. Fails if it is repeated: a proxy may have checked another one.
+/// Returns the value of `authorization`. Fails if it is repeated, because a proxy may have checked
+/// the other one.
 fn authorization(headers: &HeaderMap) -> Result<Option<&[u8]>, Denial> {
     only(headers, AUTHORIZATION).ok_or(Denial::Malformed)
 }
 
-/// The namespace that the headers ask for. Fails if it is repeated.
+/// Returns the namespace that the headers request. Fails if it is repeated.
 fn asked_namespace(headers: &HeaderMap) -> Result<Option<&[u8]>, Denial> {
     only(headers, NAMESPACE).ok_or(Denial::NamespaceMalformed("must be one value"))
 }
 
-/// The value of a header, if it has one. `None` if it has several.
+/// Returns the value of a header, if it is present; `None` if it is repeated.
 fn only(headers: &HeaderMap, name: HeaderName) -> Option<Option<&[u8]>> {
     let mut values = headers.get_all(name).iter();
     let value = values.next().map(|value| value.as_bytes());
     values.next().is_none().then_some(value)
 }
 
-/// The token of a value of `authorization`.
+/// Extracts the token from a value of `authorization`.
 fn bearer(value: &[u8]) -> Result<&[u8], Denial> {
     let (scheme, token) = value.split_at_checked(7).ok_or(Denial::Malformed)?;
     let token = token.trim_ascii();
@@ -271,11 +273,11 @@ fn bearer(value: &[u8]) -> Result<&[u8], Denial> {
     }
 }
 
-/// The peer of a connection: its certificate, and the credentials that it used last.
+/// The peer of a connection: its certificate, and the credentials that it has used last.
 #[derive(Default)]
 pub(super) struct Peer {
     certificate: Option<Arc<CertificateNames>>,
-    /// At most [`MEMOS_MAX`], the last used one first.
+    /// At most [`MEMOS_MAX`], the most recently used first.
     memos: Cell<Vec<Memo>>,
 }
 
@@ -304,7 +306,7 @@ pub(super) struct Granted {
     pub(super) audited: Option<Box<Audited>>,
 }
 
-/// A call that is refused.
+/// A call that is rejected.
 struct RefusedCall {
     denial: Denial,
     /// The name of the caller, if it is known.
@@ -318,8 +320,8 @@ impl From<Denial> for RefusedCall {
 }
 
 impl Caller {
-    /// Checks the rights of a call of `AdminService`. It concerns all namespaces, so callers with
-    /// names, or of one namespace other than the default one, are refused.
+    /// Checks the rights of a call to `AdminService`. Since it concerns all namespaces, callers
+    /// that are limited to some names, or to a namespace other than the default one, are rejected.
     fn permit_admin(
         &self,
         permission: Permission,
@@ -331,7 +333,7 @@ impl Caller {
         if grants.peek().is_none() || self.names.is_some() {
             return Err(Denial::Service(Service::Admin));
         }
-        // These calls ignore the namespace, but a malformed one is an error in every call.
+        // These calls ignore the namespace, but a malformed one is an error in any call.
         asked.map(Namespace::parse).transpose().map_err(Denial::NamespaceMalformed)?;
         if grants.any(|(_, permissions)| permissions.contain(permission)) {
             Ok(Namespace::DEFAULT)
@@ -340,7 +342,8 @@ impl Caller {
         }
     }
 
-    /// Checks the rights of a call that asks for a namespace. Returns the namespace of the call.
+    /// Checks the rights of a call and determines its namespace; `asked` is the namespace that it
+    /// requests.
     fn permit(&self, rpc: &Rpc, asked: Option<&[u8]>) -> Result<Namespace, Denial> {
         if !self.services.contain(rpc.service) {
             return Err(Denial::Service(rpc.service));

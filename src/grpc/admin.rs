@@ -1,8 +1,8 @@
-//! `AdminService`: the status of this server, the reload of its configuration, and the acceptance of a
-//! loss of the store's data.
+//! `AdminService`: returns the status of this server, reloads its configuration, and accepts a loss
+//! of the store's data.
 //!
-//! Its calls go through tonic, like health. They take no decisions, so they are answered whatever the
-//! length of the queue. Only AcceptStoreLoss needs the store.
+//! Its calls go through tonic, like health checks. They make no decisions, so they are answered
+//! however long the queue is. Only AcceptStoreLoss needs the store.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -31,10 +31,10 @@ use tollgate_telemetry::text::start;
 const NEEDS_RESTART: &str = "NEEDS_RESTART";
 /// Maximum number of violations in the details of an error, which are sent as a header.
 const VIOLATIONS_MAX: usize = 16;
-/// The longest text of a message or violation, bytes.
+/// Maximum length of a message or violation, bytes.
 const TEXT_BYTES_MAX: usize = 1024;
 
-/// The admin service of a server.
+/// The handlers of the admin service.
 #[derive(Debug)]
 pub struct AdminHandlers {
     server: Arc<RunningServer>,
@@ -120,7 +120,8 @@ fn response(reloaded: Reloaded) -> pb::ReloadConfigResponse {
     pb::ReloadConfigResponse { differences: differences.collect(), hash: reloaded.hash.into() }
 }
 
-/// Converts the error of a reload. Details and message are shortened, because both are headers.
+/// Converts the error of a reload. Shortens the details and the message, because both are sent as
+/// headers.
 fn refused(error: ReloadError) -> Status {
     let message = error.to_string();
     let info = |reason: &str, metadata: HashMap<String, String>| {

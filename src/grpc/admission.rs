@@ -1,7 +1,7 @@
 //! `AdmissionService`: pools, leases and queued tasks.
 //!
-//! Besides its four steps, AdmitTask counts its FULL answers per pool (`refusals`), for GetPool.
-//! The counts are those of this server. These handlers have no other state.
+//! In addition to the four steps of a handler, AdmitTask counts the FULL answers of this server per
+//! pool (`refusals`), which GetPool returns. The handlers have no other state.
 
 mod bulk;
 mod convert;
@@ -66,18 +66,18 @@ impl AdmissionHandlers {
             .accept_compressed(CompressionEncoding::Gzip)
     }
 
-    /// The number of AdmitTask calls for a pool that this server answered FULL.
+    /// Returns the number of AdmitTask calls for a pool that this server has answered FULL.
     pub(super) fn refused(&self, pool: &Name) -> u64 {
-        self.refusals.of(pool).all
+        self.refusals.lookup(pool).all
     }
 
-    /// Converts a pool, with the number of calls that this server answered FULL.
+    /// Converts a pool, with the number of calls that this server has answered FULL.
     fn pool(&self, pool: &Name, settings: &Settings, view: &PoolView) -> pb::Pool {
-        convert::pool(pool, settings, view, self.refusals.of(pool))
+        convert::pool(pool, settings, view, self.refusals.lookup(pool))
     }
 
     /// Counts a FULL answer, and logs a refusal.
-    fn note_admission(&self, decision: &AdmitTask, answered: &Answered<Admission>) {
+    fn record_admission(&self, decision: &AdmitTask, answered: &Answered<Admission>) {
         if let AdmitDecision::Full { .. } = answered.outcome.decision {
             self.refusals.add(&decision.pool, answered.is_cached());
         }
@@ -94,7 +94,7 @@ impl AdmissionHandlers {
         }
     }
 
-    /// The decision that reads a pool, with its configured settings.
+    /// Builds the decision that reads a pool with its configured settings.
     fn get(&self, pool: Name) -> GetPool {
         GetPool { settings: self.rules.load().pools.settings(&pool), pool }
     }
@@ -114,7 +114,7 @@ fn log_completion(decision: &CompleteTask, completion: &Answered<Completion>) {
     }
 }
 
-/// Logs a renewal that is refused.
+/// Logs a refused renewal.
 fn log_renewal(decision: &RenewTask, renewal: &Answered<RenewVerdict>) {
     if !matches!(renewal.outcome, RenewVerdict::Renewed(_)) {
         log_refusal(&decision.name, RenewTask::PROPERTIES.outcomes.label(&renewal.outcome));
@@ -132,7 +132,7 @@ impl AdmissionService for AdmissionHandlers {
         let deadline = asked.or_default(wait);
         let answered = self.engine.submit_waiting(&decision, wait, deadline).await;
         let answered = answered.map_err(from_error)?;
-        self.note_admission(&decision, &answered);
+        self.record_admission(&decision, &answered);
         let is_waited = wait.0 > 0;
         let grant =
             is_waited.then(|| Unreceived::new(&self.engine, &decision, &answered)).flatten();
@@ -286,7 +286,7 @@ impl AdmissionService for AdmissionHandlers {
         let (deadline, scope, request) = deadline::of(request);
         let (pool, start) = watch::parse(request, scope)?;
         let watcher = self.engine.watch(pool, start, deadline).await.map_err(from_error)?;
-        Ok(Response::new(events::of(watcher, right)))
+        Ok(Response::new(events::stream(watcher, right)))
     }
 
     async fn configure_pool(

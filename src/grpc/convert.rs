@@ -12,7 +12,7 @@ pub(super) fn duration(length: Millis) -> Duration {
     Duration { seconds: seconds as i64, nanos: millis as i32 * 1_000_000 }
 }
 
-/// The time left until `end`.
+/// Returns the time left until `end`.
 pub(super) fn left<T>(value: &AsOf<T>, end: time::Timestamp) -> Duration {
     let left = value.until(end);
     Duration { seconds: left.as_secs() as i64, nanos: left.subsec_nanos() as i32 }

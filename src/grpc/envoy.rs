@@ -1,8 +1,9 @@
-//! `envoy.service.ratelimit.v3.RateLimitService`: answers Envoy instead of envoyproxy/ratelimit.
+//! `envoy.service.ratelimit.v3.RateLimitService`: answers Envoy in place of envoyproxy/ratelimit.
 //!
-//! Each descriptor is one decision ([`CountHits`]); all of a request are one round trip to each
-//! node of the store. If one fails, the call fails: an answer with some descriptors missing would
-//! let requests pass. With `counting: all_or_nothing` they are one decision ([`CountAll`]).
+//! Each descriptor is one decision ([`CountHits`]), and all decisions of a request take one round
+//! trip to each node of the store. If one of them fails, the call fails, because an answer without
+//! some descriptors would let requests pass. With `counting: all_or_nothing` they are a single
+//! decision ([`CountAll`]).
 
 mod convert;
 mod headers;
@@ -59,7 +60,7 @@ impl EnvoyHandlers {
             .accept_compressed(CompressionEncoding::Gzip)
     }
 
-    /// Decides about a request of this scope.
+    /// Decides on a request in this scope.
     async fn decide(
         &self,
         request: RateLimitRequest,
@@ -69,7 +70,7 @@ impl EnvoyHandlers {
         let rules = self.rules.load().envoy.clone();
         if !rules.is_on {
             return Err(Status::unimplemented(
-                "this server has no rules of Envoy: start it with --envoy-config",
+                "this server has no rules for Envoy: start it with --envoy-config",
             ));
         }
         parse::check(&request)?;
@@ -81,7 +82,7 @@ impl EnvoyHandlers {
         let counted = match domain.counting {
             Counting::Each | Counting::Reports => self.count(&counts, deadline).await?,
             Counting::AllOrNothing => {
-                // Boxed: the other calls need no memory for it.
+                // Boxed, so that other calls do not pay for its memory.
                 Box::pin(self.count_all(&planned, &counts, &rules.settings, deadline)).await?
             }
         };
@@ -97,7 +98,7 @@ impl EnvoyHandlers {
     async fn count(&self, counts: &[CountHits], deadline: Instant) -> Result<Vec<Hits>, Status> {
         let outcomes = match counts {
             [] => return Ok(Vec::new()),
-            // The common case takes the shorter way.
+            // The common case skips the batch.
             [count] => vec![self.engine.submit(count, deadline).await],
             counts => self.engine.submit_all(counts, deadline).await.map_err(from_error)?,
         };
@@ -127,14 +128,14 @@ impl EnvoyHandlers {
         let outcome = self.engine.submit(&all, deadline).await.map_err(from_error)?.outcome;
         let hits = all.to_hits(&outcome).ok_or_else(status::too_many_names)?;
         if hits.len() != counts.len() {
-            let text = "a script replied about another number of counters";
+            let text = "a script returned a wrong number of counters";
             return Err(from_error(Error::Corrupt(text.to_owned())));
         }
         Ok(hits)
     }
 }
 
-/// Joins the limits of descriptors with their counts, one for each counter.
+/// Joins the limits of the descriptors with the counts of their counters.
 fn rulings<'r>(planned: Vec<Planned<'r>>, counted: &[Hits]) -> Vec<DescriptorRuling<'r>> {
     let mut counted = counted.iter();
     let ruling = |planned| match planned {
@@ -151,7 +152,7 @@ fn rulings<'r>(planned: Vec<Planned<'r>>, counted: &[Hits]) -> Vec<DescriptorRul
     planned.into_iter().filter_map(ruling).collect()
 }
 
-/// The rules in use, for the pages of an operator.
+/// Returns the rules in use, for an operator's pages.
 pub(crate) fn rules_of(rules: &CurrentRules) -> Arc<EnvoyRules> {
     rules.load().envoy.clone()
 }

@@ -1,4 +1,4 @@
-//! Server side of Envoy's messages and service, in the modules of their packages.
+//! The server side of Envoy's messages and service, in modules named after their packages.
 
 #[allow(clippy::all, missing_docs, missing_debug_implementations, unreachable_pub)]
 mod envoy {

@@ -14,17 +14,17 @@ use tollgate_core::{
 use tollgate_engine::feed::{Start, Topic, Watcher};
 use tollgate_telemetry::line_pace::LinePace;
 
-/// Ends the namespace in a cursor. Neither namespaces nor cursors contain it.
+/// Separates the namespace from the rest of a cursor. Neither contains it.
 const SLASH: u8 = b'/';
 
-/// Limits the lines about failed streams: a caller can repeat them.
+/// Limits the log lines about failed streams, which a caller can repeat.
 static FAILED: LinePace = LinePace::new(5, Duration::from_secs(10));
 
 /// The response of a watch call.
 pub(super) type Events<M> = Pin<Box<dyn Stream<Item = Result<M, Status>> + Send>>;
 
-/// Converts a watcher to a response stream, which ends with the right to it.
-pub(super) fn of<T: Topic>(watcher: Watcher<T>, right: Option<Watched>) -> Events<T::Message> {
+/// Converts a watcher to a response stream, which ends when its caller loses the right to it.
+pub(super) fn stream<T: Topic>(watcher: Watcher<T>, right: Option<Watched>) -> Events<T::Message> {
     let events = watcher.into_stream().map(|told| told.map_err(failed));
     match right {
         None => Box::pin(events),
@@ -32,16 +32,16 @@ pub(super) fn of<T: Topic>(watcher: Watcher<T>, right: Option<Watched>) -> Event
     }
 }
 
-/// The status of a stream that has failed; logs it.
+/// Returns the status of a failed stream, and logs it.
 fn failed(error: Error) -> Status {
     if let Some(suppressed) = FAILED.due() {
-        tracing::debug!(%error, suppressed, "a stream of events has failed");
+        tracing::debug!(%error, suppressed, "an event stream has failed");
     }
     from_error(error)
 }
 
-/// Returns a cursor of a topic for callers. It carries the namespace of the topic:
-/// `NAMESPACE/CURSOR`, and `CURSOR` in the default namespace.
+/// Returns the cursor that callers get, which contains the namespace of the topic:
+/// `NAMESPACE/CURSOR`, or just `CURSOR` in the default namespace.
 pub(super) fn cursor(topic: &Name, cursor: Bytes) -> Bytes {
     match Namespace::split(topic.as_bytes()) {
         ([], _) => cursor,
@@ -49,7 +49,8 @@ pub(super) fn cursor(topic: &Name, cursor: Bytes) -> Bytes {
     }
 }
 
-/// Returns the cursor without the namespace of the caller; `None` for another namespace.
+/// Strips the namespace of the caller from a cursor; `None` if the cursor belongs to another
+/// namespace.
 fn own<'c>(namespace: &Namespace, cursor: &'c [u8]) -> Option<&'c [u8]> {
     if namespace.is_default() {
         return Some(cursor);
@@ -57,8 +58,8 @@ fn own<'c>(namespace: &Namespace, cursor: &'c [u8]) -> Option<&'c [u8]> {
     cursor.strip_prefix(namespace.as_str().as_bytes())?.strip_prefix(&[SLASH])
 }
 
-/// Parses the field `after`: missing means the present, "0" the oldest stored event. `cursor`
-/// parses any other value.
+/// Parses the field `after`: if it is missing, the stream starts now; "0" stands for the oldest
+/// stored event; `cursor` parses any other value.
 pub(super) fn start(
     fields: &mut Fields,
     after: Option<&[u8]>,

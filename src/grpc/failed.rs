@@ -1,8 +1,8 @@
 //! Log lines of failed calls.
 //!
-//! A caller, or a store that fails, can repeat a failure at any pace. The lines are therefore
-//! limited for each RPC, code and reason; the next line counts the suppressed ones. Refusals of
-//! authentication and authorization have audit lines instead.
+//! A caller or a failing store can repeat a failure at any rate. Lines are therefore limited for
+//! each RPC, code and reason, and the next line counts the suppressed ones. Calls that fail
+//! authentication or authorization have audit lines instead.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use tonic_types::StatusExt;
 use super::{scope::Origin, status::code_name, traces::is_fault};
 use tollgate_telemetry::{line_pace::LinePaces, spans, text};
 
-/// Maximum number of lines about one kind of failure in a period.
+/// Maximum number of lines about one kind of failure per period.
 const LINES_MAX: u32 = 5;
 const PERIOD: Duration = Duration::from_secs(10);
 /// Maximum number of kinds. The server defines RPCs and reasons, so callers cannot create kinds.
 const KINDS_MAX: usize = 512;
-/// Maximum number of bytes of a message in a line. It may repeat a name of the request.
+/// Maximum number of bytes of a message in a line, since it may quote a name from the request.
 const MESSAGE_BYTES_MAX: usize = 256;
 
 /// The RPC, the code and the reason of a failure.

@@ -1,4 +1,4 @@
-//! The handlers of the RPCs on the fast path. `build.rs` generates the list from the options of the
+//! The handlers of the RPCs on the fast path, which `build.rs` generates from the options in the
 //! proto files.
 
 use bytes::Bytes;

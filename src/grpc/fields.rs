@@ -1,4 +1,4 @@
-//! Parses the fields of a request and collects all violations.
+//! Parses the fields of a request, collecting all violations.
 
 use std::{
     fmt::{self, Write},
@@ -34,14 +34,14 @@ pub(super) struct Fields {
     /// Prefix of field names: the path of the message that is being parsed.
     path: String,
     violations: Vec<FieldViolation>,
-    /// Number of further violations.
+    /// Number of violations beyond the maximum.
     unnamed: usize,
-    /// The first field with a name that the caller may not use, and the name.
+    /// The first field with a name that the caller may not use, and that name.
     denied: Option<(String, Name)>,
 }
 
 impl Fields {
-    /// Starts to parse a request of this scope.
+    /// Starts parsing a request in this scope.
     pub(super) fn new(scope: Scope) -> Fields {
         Fields { scope, ..Fields::default() }
     }
@@ -58,8 +58,8 @@ impl Fields {
         }
     }
 
-    /// Whether the number of elements of a repeated field is within its bound; adds a violation
-    /// otherwise.
+    /// Checks that the number of elements of a repeated field is within its bounds, and adds a
+    /// violation otherwise.
     pub(super) fn elements(
         &mut self,
         field: &str,
@@ -73,7 +73,7 @@ impl Fields {
         is_valid
     }
 
-    /// Parses the fields of an embedded message. `path` is its field name with a trailing dot.
+    /// Parses the fields of a nested message. `path` is its field name with a trailing dot.
     pub(super) fn below<T>(
         &mut self,
         path: fmt::Arguments<'_>,
@@ -97,12 +97,12 @@ impl Fields {
         Name::parse(value).map_err(|description| self.violation(field, description)).ok()
     }
 
-    /// Parses the required name of a partition: of a pool, policy, sequence, lock or sku, or of a
-    /// key without a policy. Returns it in the namespace of the request. A name that the caller may
-    /// not use fails the request with PERMISSION_DENIED.
+    /// Parses the required name of a partition: a pool, policy, sequence, lock or sku, or a key
+    /// without a policy. Returns it in the namespace of the request. A name that the caller may not
+    /// use fails the request with PERMISSION_DENIED.
     pub(super) fn partition(&mut self, field: &str, value: Bytes) -> Option<Name> {
         let name = self.name(field, value)?;
-        self.scope.note(&name);
+        self.scope.record(&name);
         if self.denied.is_none() && !self.scope.permits(&name) {
             self.denied = Some((format!("{}{field}", self.path), name.clone()));
         }
@@ -119,7 +119,7 @@ impl Fields {
         if value.is_empty() { None } else { self.name(field, value) }
     }
 
-    /// Checks a text of at most `most` bytes; it may be empty.
+    /// Checks a text field of at most `most` bytes; it may be empty.
     pub(super) fn text(&mut self, field: &str, value: Bytes, most: usize) -> Bytes {
         if value.len() > most {
             self.violation(field, format!("must be at most {most} bytes long"));
@@ -129,7 +129,7 @@ impl Fields {
         value
     }
 
-    /// Checks a byte string of at most `most` bytes.
+    /// Checks a bytes field of at most `most` bytes.
     pub(super) fn bytes(&mut self, field: &str, value: Bytes, most: usize) -> Bytes {
         if value.len() > most {
             self.violation(field, format!("must be at most {most} bytes long"));
@@ -196,8 +196,9 @@ impl Fields {
         self.duration("max_wait", value, Millis(0)..=WAIT_MAX).unwrap_or_default()
     }
 
-    /// Ends the parsing of one item of several, whose errors are its own. `path` is its field name
-    /// with a trailing dot; its fields must be parsed without it. Fails as [`Fields::finish`] does.
+    /// Finishes parsing one item of a batch, which has its own errors. `path` is its field name
+    /// with a trailing dot; its fields must be parsed without this prefix. Fails like
+    /// [`Fields::finish`].
     pub(super) fn finish_item<T>(
         &mut self,
         path: fmt::Arguments<'_>,
@@ -217,16 +218,16 @@ impl Fields {
                 if let (Err(status), Some(name)) = (&finished, denied)
                     && status.code() == Code::PermissionDenied
                 {
-                    self.scope.note_denied(&name);
+                    self.scope.record_denied(&name);
                 }
                 finished
             }
         }
     }
 
-    /// Returns `parsed` if there is no violation, otherwise INVALID_ARGUMENT. The fields of
-    /// `parsed` are `Some` whenever there is no violation. Fails with PERMISSION_DENIED if a name
-    /// is not permitted.
+    /// Returns `parsed`, which must be `Some` unless there is a violation. Fails with
+    /// INVALID_ARGUMENT if there are violations, and otherwise with PERMISSION_DENIED if a name is
+    /// not permitted.
     pub(super) fn finish<T>(self, parsed: Option<T>) -> Result<T, Status> {
         match (parsed, self.denied) {
             (Some(_), Some((field, _))) if self.violations.is_empty() => {

@@ -1,5 +1,5 @@
-//! Fuzz targets of requests. A request passes its decoder, its handler, an embedded engine and the
-//! encoder of its response. The targets find their RPCs in the table of RPCs.
+//! Fuzz targets for requests. A request passes through its decoder, its handler, an embedded engine
+//! and the encoder of its response. The targets find their RPCs in the generated table.
 
 use std::{cell::RefCell, collections::HashMap, fmt, sync::Arc, sync::LazyLock};
 
@@ -27,12 +27,13 @@ use super::{
 use tollgate_core::{names::Namespace, time::Clock};
 use tollgate_engine::{Engine, embedded::Embedded};
 
-/// Requests that one engine decides, so that memory does not grow with the number of inputs.
+/// Maximum number of requests that one engine decides, so that memory does not grow with the number
+/// of inputs.
 const REQUESTS_MAX: usize = 4_096;
-/// How often a call is polled before it is dropped, as by a caller that goes away.
+/// How often a call is polled before it is dropped, as if its caller had gone away.
 const POLLS_MAX: usize = 4;
-/// Bits of the third byte of an input: the namespace `acme` in place of the default one, and a token
-/// that is encoded as the server encodes tokens. The two lowest bits are the state in ListTasks.
+/// Flags in the third byte of an input: use the namespace `acme` instead of the default one, and
+/// encode the token like the server does. The two lowest bits are the state in ListTasks.
 const ACME: u8 = 0x80;
 const ENCODED: u8 = 0x40;
 
@@ -64,7 +65,7 @@ impl FuzzWorld {
         Some(world)
     }
 
-    /// Adds what listings show: two leases, a queued task, a ban.
+    /// Adds entries for listings to return: two leases, a queued task, a ban.
     fn fill(&self) {
         for task in ["a", "b", "c"] {
             let task = pb::AdmitTaskRequest {
@@ -83,7 +84,7 @@ impl FuzzWorld {
         self.call(Service::Rate, "Ban", &ban.encode_to_vec(), 0);
     }
 
-    /// Makes a call and reads its response, of a watch the first events.
+    /// Makes a call and reads its response, or the first events of a watch.
     fn call(&self, service: Service, method: &str, message: &[u8], flags: u8) {
         let mut body = BytesMut::with_capacity(5 + message.len());
         body.put_u8(0);
@@ -144,7 +145,7 @@ struct FuzzedRpc {
     state: Option<u32>,
 }
 
-/// The RPCs that take decisions, by the first two bytes of an input. A new RPC does not change the
+/// The RPCs that make decisions, by the first two bytes of an input. A new RPC does not change the
 /// bytes of the others, so the corpus stays valid.
 static FUZZED: LazyLock<HashMap<u16, FuzzedRpc>> = LazyLock::new(|| {
     let pool = DescriptorPool::decode(DESCRIPTORS).unwrap_or_default();
@@ -167,7 +168,7 @@ fn state(request: &MessageDescriptor) -> Option<u32> {
     field.kind().as_enum().is_some().then(|| field.number())
 }
 
-/// The bytes that select an RPC: FNV-1a of its name, folded to 16 bits.
+/// Returns the bytes that select an RPC: the FNV-1a hash of its name, folded to 16 bits.
 fn selector(name: &str) -> u16 {
     let hash = name
         .bytes()
@@ -175,7 +176,8 @@ fn selector(name: &str) -> u16 {
     (hash >> 16) as u16 ^ hash as u16
 }
 
-/// Splits an input: two bytes that select the RPC, big-endian, a byte of flags, and the rest.
+/// Splits an input into the RPC that its first two bytes select (big-endian), a byte of flags, and
+/// the rest.
 fn parts(input: &[u8]) -> Option<(&'static FuzzedRpc, u8, &[u8])> {
     let ([first, second, flags], rest) = input.split_first_chunk()?;
     Some((FUZZED.get(&u16::from_be_bytes([*first, *second]))?, *flags, rest))

@@ -1,8 +1,8 @@
-//! Calls of the services within the process, for the console.
+//! Calls services within the process, for the console.
 //!
-//! A call has the same steps as one over HTTP/2: credentials, rights, limits of its namespace, parse,
-//! engine, audit line. There are four differences: the metrics of calls do not count it, overload
-//! does not shed it, its deadline is later than the default one, and each action has an audit line.
+//! A call takes the same steps as one over HTTP/2: credentials, rights, limits of its namespace,
+//! parsing, engine, audit line. There are four differences: call metrics do not count it, it is not
+//! shed under overload, its deadline is longer than the default, and each action has an audit line.
 
 use std::{future::ready, sync::Arc};
 
@@ -20,13 +20,13 @@ use super::{
 };
 use tollgate_core::names::Namespace;
 
-/// The metadata that names who banned a key, or lifted its ban.
+/// The metadata key that names who has banned a key or lifted its ban.
 const ACTOR: HeaderName = HeaderName::from_static("x-tollgate-actor");
-/// The deadline of a call: a late page is better than none. While the store is unreachable, calls fail
-/// at once.
+/// The deadline of a call, since a late page is better than none. While the store is unreachable,
+/// calls fail immediately.
 const TIME_MAX: HeaderValue = HeaderValue::from_static("5S");
 
-/// The services of a server, without a connection.
+/// The services of a server, called without a connection.
 #[derive(Debug)]
 pub struct InProcess {
     routes: Routes,
@@ -34,7 +34,7 @@ pub struct InProcess {
 }
 
 impl InProcess {
-    /// The services behind these routes, for callers with these rights.
+    /// Creates the services behind these routes, for callers with these rights.
     pub fn new(routes: Routes, access: Arc<Access>) -> InProcess {
         InProcess { routes, access }
     }
@@ -93,7 +93,7 @@ impl Services for InProcess {
     }
 }
 
-/// The headers of each call.
+/// Builds the headers of each call.
 fn headers(token: Option<HeaderValue>, namespace: Option<HeaderValue>) -> HeaderMap {
     let mut headers = HeaderMap::from_iter([(TIMEOUT, TIME_MAX)]);
     headers.extend(token.map(|value| (AUTHORIZATION, value)));
@@ -101,7 +101,7 @@ fn headers(token: Option<HeaderValue>, namespace: Option<HeaderValue>) -> Header
     headers
 }
 
-/// Extensions with one value.
+/// Builds extensions with one value.
 fn extension<T: Clone + Send + Sync + 'static>(value: T) -> hyper::http::Extensions {
     let mut extensions = hyper::http::Extensions::new();
     extensions.insert(value);

@@ -22,7 +22,8 @@ pub(super) fn parse(
     fields.finish(Some(NameQuery { namespace, prefix, limit, after }))
 }
 
-/// The name of a listed partition; `None` if the caller may not use it, or if it is no valid name.
+/// Returns the name of a listed partition; `None` if the caller may not use it, or if it is not a
+/// valid name.
 pub(super) fn permitted(scope: &Scope, partition: Bytes) -> Option<Name> {
     Name::stored(partition).ok().filter(|name| scope.permits(name))
 }

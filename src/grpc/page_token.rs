@@ -1,10 +1,10 @@
-//! Page tokens: encoded cursors of listings, opaque to callers. A token carries the namespace of its
-//! listing, and is valid in no other.
+//! Page tokens: encoded cursors of listings, opaque to callers. A token contains the namespace of
+//! its listing and is valid only there.
 //!
-//! A token is base64url of the namespace, the listing and the cursor, as postcard encodes them. It is
-//! not signed: a forged token is another position in a listing that its caller may read anyway.
-//! Servers store no tokens, so a token never expires, and works on every server of the same version;
-//! another version may refuse it.
+//! A token is the base64url of the namespace, the listing and the cursor, encoded with postcard. It
+//! is not signed, since a forged token is just another position in a listing that its caller may
+//! read anyway. Servers do not store tokens, so a token never expires and works on every server of
+//! the same version; other versions may reject it.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
@@ -20,14 +20,14 @@ use tollgate_engine::{NameCursor, PartitionCursor};
 
 /// A cursor that a page token can carry.
 pub(super) trait Cursor: Serialize + DeserializeOwned {
-    /// Identifies the kind of listing in a token, so that no other kind accepts it.
+    /// Identifies the kind of listing in a token, so that other kinds reject it.
     const LISTING: u8;
-    /// Returns whether a server could have issued the cursor in this namespace: names are well-formed
-    /// and numbers are within the range of scripts.
+    /// Whether a server could have issued the cursor in this namespace: names are well-formed, and
+    /// numbers are within the range that scripts support.
     fn is_valid(&self, namespace: &Namespace) -> bool;
 }
 
-/// Returns the token of the page after `cursor`; empty if there is no further page.
+/// Returns the token of the page after `cursor`, which is empty if there is none.
 pub(super) fn encode<C: Cursor>(namespace: &Namespace, cursor: Option<&C>) -> Bytes {
     // Serialization into memory cannot fail.
     let token = cursor
@@ -59,14 +59,16 @@ fn parse<C: Cursor>(namespace: &Namespace, token: &[u8]) -> Option<C> {
     is_valid.then_some(cursor)
 }
 
-/// The largest number in a cursor that scripts compute with: `TIME_MAX` of `lua/lib/prelude.lua`.
+/// The largest number in a cursor that scripts can compute with: `TIME_MAX` of
+/// `lua/lib/prelude.lua`.
 const NUMBER_MAX: u64 = (1 << 52) - 1;
-/// The most hash slots of a Redis Cluster, and more than the embedded engine has shards.
+/// The number of hash slots of a Redis Cluster, which exceeds the number of shards of the embedded
+/// engine.
 const PLACES: u16 = 16_384;
-/// The longest partition without its namespace: a sequence with its calendar.
+/// Maximum length of a partition without its namespace: that of a sequence with its calendar.
 const PARTITION_BYTES_MAX: usize = NAME_BYTES_MAX + 64;
 
-/// Returns whether a member is a device and a task with one separator between them.
+/// Whether a member consists of a device and a task with one separator between them.
 fn is_member(member: &[u8]) -> bool {
     member.iter().filter(|byte| **byte == SEPARATOR).count() == 1
 }
@@ -125,7 +127,7 @@ mod tests {
     fn read<C: Cursor>(of: &str, token: &[u8]) -> Option<C> {
         let mut fields = Fields::new(Scope::new("a caller", namespace(of), None));
         let cursor = decode(&mut fields, token);
-        // Every token that is no cursor is a violation.
+        // Every token that is not a cursor is a violation.
         assert_eq!(cursor.is_none(), fields.finish(Some(())).is_err());
         cursor
     }

@@ -1,5 +1,4 @@
-//! Counts calls and connections for their namespaces, and rejects calls above a limit of
-//! `[[namespace]]`.
+//! Counts calls and connections by namespace, and rejects calls above a limit of `[[namespace]]`.
 
 use std::cell::RefCell;
 
@@ -34,8 +33,8 @@ pub(super) fn prefix(extensions: &Extensions) -> &[u8] {
     extensions.get::<Scope>().map_or(&[], |scope| scope.namespace().prefix())
 }
 
-/// Counts a call until the result is dropped; `None` without limits. Calls that free capacity, or
-/// keep what their caller uses, are counted and never rejected.
+/// Counts a call until the result is dropped; returns `None` without limits. Calls that free
+/// capacity or renew leases are counted but never rejected.
 pub(super) fn admit(
     engine: &Engine,
     route: &Route,
@@ -54,7 +53,7 @@ pub(super) fn admit(
     }
 }
 
-/// Counts a call within the process as [`admit`] does. It has no connection of its own.
+/// Counts a call within the process like [`admit`], but without a connection.
 #[cfg(any(feature = "console", test, fuzzing))]
 pub(super) fn admit_in_process(
     engine: &Engine,
@@ -68,8 +67,8 @@ pub(super) fn admit_in_process(
     }
 }
 
-/// Charges the requests of a batch to the calls per second of its namespace. [`admit`] has counted
-/// the call as one, before their number was known.
+/// Charges the requests of a batch to the calls per second of its namespace. Before their number
+/// was known, [`admit`] has counted the batch as one call.
 pub(super) fn charge(engine: &Engine, namespace: &Namespace, requests: usize) {
     let namespaces: &NamespaceBudget = engine.hub().namespaces();
     if !namespaces.is_empty()

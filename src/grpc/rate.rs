@@ -1,7 +1,7 @@
 //! `RateService`: limits, tiers and bans of keys.
 //!
 //! In a batch each check has its own response. A failed check has its error there, so that the
-//! answers of the others are not lost. The call fails only if all checks failed.
+//! other answers are not lost. The call fails only if all checks fail.
 
 mod convert;
 mod parse;
@@ -55,7 +55,7 @@ impl RateHandlers {
     }
 }
 
-/// A name as text.
+/// Returns a name as text.
 fn text(name: &[u8]) -> &str {
     std::str::from_utf8(name).unwrap_or_default()
 }
@@ -100,7 +100,7 @@ impl RateService for RateHandlers {
         let (deadline, scope, request) = deadline::of(request);
         let checks = parse::check_rates(request, scope, &self.rules.load().policies)?;
         let all = self.engine.submit_all(&checks, deadline).await.map_err(from_error)?;
-        // If no check has an answer, the store failed, and so does the call.
+        // If no check has an answer, the store has failed, so the call fails.
         if let Some(error) = status::of_all(&all) {
             return Err(from_error(error));
         }
@@ -158,7 +158,7 @@ impl RateService for RateHandlers {
         let list = parse::list_bans(request, scope.clone(), &self.rules.load().policies)?;
         let page = self.engine.submit(&list, deadline).await.map_err(from_error)?.outcome;
         let keys = page.keys.into_iter().filter_map(|key| Name::parse(key.into()).ok());
-        // Without a policy, the keys are the names.
+        // Without a policy, the keys are the names of partitions.
         let keys = keys.filter(|key| list.policy.is_some() || scope.permits(key));
         let ask = |key: Name| {
             let key = key.within(&list.namespace);
@@ -188,7 +188,7 @@ impl RateService for RateHandlers {
         let (deadline, scope, request) = deadline::of(request);
         let (policy, start) = watch::parse(request, scope, &self.rules.load().policies)?;
         let watcher = self.engine.watch(policy, start, deadline).await.map_err(from_error)?;
-        Ok(Response::new(events::of(watcher, right)))
+        Ok(Response::new(events::stream(watcher, right)))
     }
 
     async fn list_policies(

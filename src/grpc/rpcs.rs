@@ -1,8 +1,8 @@
 //! The table of RPCs: what the server knows about a call before it reads the message.
 //!
-//! `build.rs` generates the table from the options of the proto files (`rpcs/generate.rs`). From them it
-//! also generates the bounds of repeated fields ([`super::elements`]), the handlers on the fast path
-//! ([`super::fast_paths`]) and the counted verbs. So an RPC is declared in its proto file only.
+//! `build.rs` generates the table (`rpcs/generate.rs`), the bounds of repeated fields
+//! ([`super::elements`]), the handlers on the fast path ([`super::fast_paths`]) and the counted
+//! verbs from the options in the proto files, so that an RPC is declared in its proto file only.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -27,7 +27,7 @@ pub(super) struct KnownRpc {
     pub(super) route: Route,
     /// Its path, service, name and kind.
     pub(super) labels: RpcLabels,
-    /// `None` for health and reflection, which need no permission, and for unknown RPCs.
+    /// `None` for health checks and reflection, which need no permission, and for unknown RPCs.
     pub(super) rpc: Option<Rpc>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Rpc {
     pub(super) name: &'static str,
     /// The permission that a caller needs.
     pub(super) permission: Permission,
-    /// Whether it answers with a stream that has no end of its own.
+    /// Whether it answers with an endless stream.
     pub(super) is_watch: bool,
 }
 
@@ -61,11 +61,11 @@ pub fn rpcs() -> &'static [RpcLabels] {
     &LABELS
 }
 
-/// All RPCs by their URL paths: each call is looked up once.
+/// All RPCs by their URL paths, so that each call is looked up once.
 static BY_PATH: LazyLock<HashMap<&str, &KnownRpc, RandomState>> =
     LazyLock::new(|| RPCS.iter().map(|known| (known.labels.path, known)).collect());
 
-/// Finds the row of a URL path; the row of unknown RPCs if there is no other.
+/// Finds the row for a URL path; the row for unknown RPCs if there is no other.
 pub(super) fn find(path: &str) -> &'static KnownRpc {
     BY_PATH.get(path).copied().unwrap_or(&RPCS[0])
 }
@@ -75,13 +75,13 @@ pub(super) fn labels(route: &Route) -> &'static RpcLabels {
     &LABELS[route.position]
 }
 
-/// All RPCs with a permission.
+/// Returns all RPCs that need a permission.
 #[cfg(any(test, fuzzing))]
 pub(super) fn all() -> impl Iterator<Item = &'static Rpc> {
     RPCS.iter().filter_map(|known| known.rpc.as_ref())
 }
 
-/// Finds an RPC with a permission by its URL path.
+/// Finds an RPC that needs a permission by its URL path.
 pub(super) fn of(path: &str) -> Option<&'static Rpc> {
     find(path).rpc.as_ref()
 }

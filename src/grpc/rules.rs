@@ -1,4 +1,4 @@
-//! The configured rules of pools, rates and sequences that are in use. A reload replaces them.
+//! The configured rules for pools, rates and sequences. A reload replaces them.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ pub struct DecisionRules {
     pub pools: Arc<Catalog>,
     /// The policies of rates.
     pub policies: Arc<Policies>,
-    /// The rules of sequences.
+    /// The rules for sequences.
     pub sequences: Arc<Sequences>,
-    /// The rules of Envoy's rate limit service.
+    /// The rules for Envoy's rate limit service.
     pub envoy: Arc<EnvoyRules>,
 }
 
 impl DecisionRules {
-    /// The rules with those of Envoy's service, whose domains are policies without a rule.
+    /// Adds the rules for Envoy's service, whose domains become policies without a rule.
     #[must_use]
     pub fn with_envoy(mut self, envoy: EnvoyRules) -> DecisionRules {
         let policies = Policies::clone(&self.policies).with_domains(envoy.policies().cloned());
@@ -31,17 +31,17 @@ impl DecisionRules {
 }
 
 /// The rules in use. A call loads them once, when it is parsed, and finishes under them even if a
-/// reload replaces them.
+/// reload replaces them meanwhile.
 #[derive(Debug, Default)]
 pub struct CurrentRules(ArcSwap<DecisionRules>);
 
 impl CurrentRules {
-    /// Creates the holder of these rules.
+    /// Puts these rules into use.
     pub fn new(rules: DecisionRules) -> CurrentRules {
         CurrentRules(ArcSwap::from_pointee(rules))
     }
 
-    /// Returns the rules. Takes no lock. Do not keep the result over an await.
+    /// Returns the rules without locking. Do not hold the result across an await.
     pub fn load(&self) -> Guard<Arc<DecisionRules>> {
         self.0.load()
     }

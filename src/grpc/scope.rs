@@ -1,4 +1,4 @@
-//! The scope of a request: the caller, its namespace, and the names that it may use.
+//! The scope of a request: its caller, its namespace, and the names that the caller may use.
 
 use std::sync::Arc;
 
@@ -11,33 +11,33 @@ use tollgate_core::{
 };
 
 /// The scope of a request, in its extensions. A request without one may use all names of the
-/// default namespace: no caller is configured, or its caller has no globs of names. It costs such a
-/// request nothing.
+/// default namespace, because no callers are configured or its caller is not limited to some names;
+/// such a request pays nothing for it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Scope {
     rights: Option<Arc<Rights>>,
-    /// The names of the call, if they are noted.
-    named: Option<NotedNames>,
+    /// The names in the call, if they are recorded.
+    named: Option<RecordedNames>,
 }
 
-/// The names of a call's partitions, for its audit line.
+/// Records the names of a call's partitions, for its audit line.
 #[derive(Debug, Clone, Default)]
-pub(super) struct NotedNames(Arc<Mutex<NotedSets>>);
+pub(super) struct RecordedNames(Arc<Mutex<RecordedSets>>);
 
 #[derive(Debug, Default)]
-struct NotedSets {
+struct RecordedSets {
     names: Vec<Name>,
-    /// Names of single items of the call that its caller may not use.
+    /// Names in single items of the call that its caller may not use.
     denied: Vec<Name>,
 }
 
-impl NotedNames {
-    /// The names, with commas between them.
+impl RecordedNames {
+    /// Returns the names, separated by commas.
     pub(super) fn text(&self) -> String {
         joined(&self.0.lock().names)
     }
 
-    /// The names of denied items, with commas between them; empty without any.
+    /// Returns the names of rejected items, separated by commas.
     pub(super) fn denied(&self) -> String {
         joined(&self.0.lock().denied)
     }
@@ -47,19 +47,19 @@ fn joined(names: &[Name]) -> String {
     names.iter().map(Name::as_str).collect::<Vec<_>>().join(",")
 }
 
-/// Adds a name, unless it is there or there are enough.
+/// Adds a name, unless the list contains it or is full.
 fn add(names: &mut Vec<Name>, name: &Name) {
-    if names.len() < NAMES_NOTED_MAX && !names.contains(name) {
+    if names.len() < NAMES_RECORDED_MAX && !names.contains(name) {
         names.push(name.clone());
     }
 }
 
-/// The caller and the namespace of a call, for log lines and spans. Empty without callers.
+/// The caller and the namespace of a call, for log lines and spans; empty without callers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Origin(Option<Arc<Rights>>);
 
 impl Origin {
-    /// The name of the caller; empty if it is not known.
+    /// Returns the name of the caller; empty if it is unknown.
     pub(super) fn caller(&self) -> &str {
         self.0.as_ref().map_or("", |rights| &rights.caller)
     }
@@ -70,8 +70,8 @@ impl Origin {
     }
 }
 
-/// The most names of a call that are noted.
-const NAMES_NOTED_MAX: usize = 4;
+/// Maximum number of names that are recorded for a call.
+const NAMES_RECORDED_MAX: usize = 4;
 
 /// The namespace of requests without a scope.
 static DEFAULT: Namespace = Namespace::DEFAULT;
@@ -85,33 +85,33 @@ struct Rights {
 }
 
 impl Scope {
-    /// The scope of a caller in a namespace. `names` are the globs of the local names that it may
-    /// use, `None` for all.
+    /// Creates the scope of a caller in a namespace. `names` are the globs of the local names that
+    /// it may use; `None` permits all.
     pub(crate) fn new(caller: &str, namespace: Namespace, names: Option<Arc<Globs>>) -> Scope {
         let rights = Arc::new(Rights { caller: caller.into(), namespace, names });
         Scope { rights: Some(rights), named: None }
     }
 
-    /// Starts to note the names of the call.
-    pub(super) fn note_names(&mut self) -> NotedNames {
+    /// Starts recording the names in the call.
+    pub(super) fn record_names(&mut self) -> RecordedNames {
         self.named.get_or_insert_default().clone()
     }
 
-    /// Notes a name of the call.
-    pub(super) fn note(&self, name: &Name) {
-        if let Some(NotedNames(noted)) = &self.named {
-            add(&mut noted.lock().names, name);
+    /// Records a name in the call.
+    pub(super) fn record(&self, name: &Name) {
+        if let Some(RecordedNames(recorded)) = &self.named {
+            add(&mut recorded.lock().names, name);
         }
     }
 
-    /// Notes a name for which one item of the call is denied.
-    pub(super) fn note_denied(&self, name: &Name) {
-        if let Some(NotedNames(noted)) = &self.named {
-            add(&mut noted.lock().denied, name);
+    /// Records a name because of which one item of the call is rejected.
+    pub(super) fn record_denied(&self, name: &Name) {
+        if let Some(RecordedNames(recorded)) = &self.named {
+            add(&mut recorded.lock().denied, name);
         }
     }
 
-    /// Takes the scope out of the extensions of a request.
+    /// Removes the scope from the extensions of a request.
     pub(super) fn take(extensions: &mut Extensions) -> Scope {
         extensions.remove().unwrap_or_default()
     }

@@ -1,7 +1,8 @@
-//! `SequenceService`: values that are given to one caller, as numbers and as serials.
+//! `SequenceService`: unique values, as numbers and as serials.
 //!
-//! GetSequence also shows two counters of this server: its allocated values, and the script calls
-//! for them. Their quotient is the number of values for each script call of the coalescer.
+//! GetSequence also returns two counters of this server: the values that it has allocated and the
+//! script calls for them. Their quotient shows how many values the coalescer allocates in a script
+//! call.
 
 mod convert;
 mod parse;
@@ -34,16 +35,17 @@ use tollgate_core::{
 use tollgate_engine::Engine;
 use tollgate_telemetry::line_pace::LinePace;
 
-/// Audit lines about floors of NextSequence, which a caller can cause at any pace: 20 a second.
+/// Limits audit lines about floors of NextSequence to 20 per second, since a caller can cause them
+/// at any rate.
 static FLOORS: LinePace = LinePace::new(20, Duration::from_secs(1));
 
 /// The sequence service of an engine.
 #[derive(Debug)]
 pub struct SequenceHandlers {
     pub(super) engine: Arc<Engine>,
-    /// The configured rules, for those of sequences.
+    /// The configured rules, for the layouts of sequences.
     rules: Arc<CurrentRules>,
-    /// The number of values that this server has given out in the default namespace.
+    /// The number of values that this server has issued in the default namespace.
     given: AtomicU64,
 }
 
@@ -77,7 +79,7 @@ impl SequenceService for SequenceHandlers {
         let next = parse::next_sequence(request, scope, &self.rules.load().sequences)?;
         let allocation =
             self.engine.submit_merged(&next, deadline).await.map_err(from_error)?.outcome;
-        // The number of values in a namespace is no business of others.
+        // Callers must not learn how many values other namespaces use.
         if let Allocation::Given { range, replayed: false, .. } = &allocation
             && Namespace::DEFAULT.contains(next.partition())
         {
@@ -138,7 +140,7 @@ impl SequenceService for SequenceHandlers {
         let read = |partition: Bytes| {
             let name = name_listing::permitted(&scope, Sequence::name_of(&partition))?;
             let sequence = parse::sequence(&name, &rules.sequences);
-            // The values of another layout of the name are those of another sequence.
+            // A name with another layout is another sequence.
             (sequence.partition() == partition).then_some(GetSequence { sequence })
         };
         let (entries, next) =

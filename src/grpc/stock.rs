@@ -1,7 +1,7 @@
-//! `StockService`: quantities of skus, reserved for orders.
+//! `StockService`: quantities of skus, and reservations for orders.
 //!
-//! Only SetStock creates a sku. About an unknown sku all other calls fail with NOT_FOUND: it is an
-//! error, so callers do not handle it as an outcome.
+//! Only SetStock creates a sku. All other calls fail with NOT_FOUND if the sku is unknown: it is an
+//! error, not an outcome that callers have to handle.
 
 mod convert;
 mod parse;
@@ -50,8 +50,8 @@ impl StockHandlers {
             .accept_compressed(CompressionEncoding::Gzip)
     }
 
-    /// Takes a decision on a sku. Fails with NOT_FOUND for an unknown sku, and with UNAVAILABLE if
-    /// too many holds have lapsed to return them to the stock within the deadline.
+    /// Makes a decision on a sku. Fails with NOT_FOUND if the sku is unknown, and with UNAVAILABLE
+    /// if more holds have lapsed than can be returned to the stock within the deadline.
     async fn decide<D, T>(
         &self,
         decision: &D,
@@ -155,7 +155,7 @@ impl StockService for StockHandlers {
                 }
                 Some(StockOutcome::NotFound) => continue,
                 Some(StockOutcome::Decided { stock, .. }) => stock,
-                // One step did not return all lapsed holds of the page.
+                // A single step could not return all lapsed holds of the page.
                 Some(StockOutcome::Again) => self.decide(&get, &get.sku, deadline).await?.1,
             };
             page.stock.push(convert::stock(stock, &get.sku));

@@ -1,8 +1,8 @@
 //! Traces: the server span of a sampled call.
 //!
-//! The flag of a valid `traceparent` decides whether a call is sampled. Other calls are sampled at the
-//! configured ratio. `tracestate` and `baggage` are not read. A call that is not sampled costs one
-//! lookup of the header, and nothing if the server exports no spans.
+//! The flag in a valid `traceparent` decides whether a call is sampled; other calls are sampled at
+//! the configured ratio. `tracestate` and `baggage` are ignored. A call that is not sampled costs
+//! one header lookup, or nothing if the server exports no spans.
 
 mod traceparent;
 
@@ -13,7 +13,7 @@ use tonic::Code;
 
 use super::{
     rpcs::{self, KnownRpc, Service},
-    scope::{NotedNames, Origin, Scope},
+    scope::{Origin, RecordedNames, Scope},
     status::code_name,
 };
 use tollgate_telemetry::{
@@ -25,19 +25,19 @@ use tollgate_telemetry::{
 };
 use traceparent::TraceParent;
 
-/// The method of a call that the server does not know.
+/// The method name for a call of an unknown RPC.
 const OTHER: &str = "_OTHER";
 
 /// Decides which calls are sampled, and starts their spans.
 #[derive(Debug, Clone)]
 pub struct Tracer {
-    /// The share of sampled calls among those without a decision of their caller, 0 to 1.
+    /// The fraction of calls to sample if the caller has made no sampling decision, 0 to 1.
     ratio: f64,
     recorder: Arc<dyn Recorder>,
 }
 
 impl Tracer {
-    /// Creates a tracer that gives its spans to `recorder`.
+    /// Creates a tracer that passes its spans to `recorder`.
     pub fn new(ratio: f64, recorder: Arc<dyn Recorder>) -> Tracer {
         Tracer { ratio, recorder }
     }
@@ -53,20 +53,21 @@ impl Tracer {
     }
 }
 
-/// The span of a sampled call. If it is dropped before its end, the client has cancelled the call.
+/// The span of a sampled call. Dropping it before it has ended means that the client has cancelled
+/// the call.
 #[derive(Debug)]
 pub(crate) struct ServerSpan {
     calls: Calls,
     parent: Option<Parent>,
     start: SpanStart,
     method: &'static str,
-    /// The position of its RPC in the list of all RPCs.
+    /// The position of its RPC in the table.
     position: usize,
     /// Whether the names in the request are pools.
     has_pools: bool,
     origin: Origin,
     /// The pools in the request.
-    pools: Option<NotedNames>,
+    pools: Option<RecordedNames>,
     is_ended: bool,
 }
 
@@ -92,14 +93,14 @@ impl ServerSpan {
         spans::enter(Some(self.calls.clone()))
     }
 
-    /// Adds the caller, and the pools of the request once they are parsed. Other names may identify
+    /// Adds the caller, and the pools in the request once they are parsed. Other names may identify
     /// users or devices, which do not belong in a trace.
     pub(super) fn describe<B>(&mut self, request: &mut Request<B>, origin: &Origin) {
         self.origin = origin.clone();
         if self.has_pools {
             let extensions = request.extensions_mut();
             let mut scope = Scope::take(extensions);
-            self.pools = Some(scope.note_names());
+            self.pools = Some(scope.record_names());
             extensions.insert(scope);
         }
     }
@@ -124,7 +125,7 @@ impl ServerSpan {
         if code != Code::Ok {
             attributes.push(("error.type", text(code_name.clone().into())));
         }
-        let pools = self.pools.as_ref().map(NotedNames::text);
+        let pools = self.pools.as_ref().map(RecordedNames::text);
         for (key, value) in [
             ("tollgate.caller", self.origin.caller()),
             ("tollgate.namespace", self.origin.namespace().as_str()),
@@ -160,12 +161,12 @@ impl Drop for ServerSpan {
     }
 }
 
-/// The name of an RPC, as `service/method`.
+/// Returns the name of an RPC as `service/method`.
 fn method(known: &KnownRpc) -> &'static str {
     known.labels.path.strip_prefix('/').unwrap_or(OTHER)
 }
 
-/// Whether a code means a fault of the server, not of its caller.
+/// Whether a code means that the server is at fault, not the caller.
 pub(super) fn is_fault(code: Code) -> bool {
     matches!(
         code,

@@ -1,9 +1,9 @@
-//! The verbs whose outcomes are counted: those of the RPCs with the option `counted`.
+//! The verbs whose outcomes are counted: those of RPCs with the option `counted`.
 
 use tollgate_core::*;
 use tollgate_engine::CountedVerb;
 
-/// The names of the RPCs, where the type has another one: `rate::Ban` is a ban in force.
+/// Renames types to the names of their RPCs where these differ: `rate::Ban` is a ban in force.
 mod rate {
     pub(super) use tollgate_core::rate::{BanKey as Ban, UnbanKey as Unban, *};
 }

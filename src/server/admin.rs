@@ -1,7 +1,7 @@
 //! The admin listener: HTTP/1.1 for operators, probes, Prometheus and the console.
 //!
-//! It shares the thread that accepts gRPC connections. Connections, header bytes, bodies and times
-//! are therefore limited. Each connection serves one request.
+//! It runs on the thread that accepts gRPC connections, so its connections, headers, bodies and
+//! times are limited. Each connection serves one request.
 
 mod console;
 mod pages;
@@ -37,11 +37,11 @@ use tollgate_status::{RunningServer, ServerSources, metrics::PoolMetrics, reload
 
 /// Time limit for the headers of a request.
 const HEADER_TIME_MAX: Duration = Duration::from_secs(5);
-/// Time limit for a connection, including its answer.
+/// Time limit for a connection, including the response.
 const TIME_MAX: Duration = Duration::from_secs(30);
 /// Maximum number of bytes of the headers.
 const HEADER_BYTES_MAX: usize = 16 * 1024;
-/// The pause after a failed accept.
+/// The back-off after a failed accept.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The admin listener of a server.
@@ -55,9 +55,9 @@ pub struct Admin {
     pub has_metrics: bool,
     /// Whether the console is served.
     pub has_console: bool,
-    /// The globs of the pools with series.
+    /// Globs of the pools that have time series.
     pub pools: Vec<String>,
-    /// The namespaces of these pools, besides the default one.
+    /// The namespaces of these pools, in addition to the default one.
     pub namespaces: Vec<Namespace>,
 }
 
@@ -80,7 +80,7 @@ impl Admin {
         }
     }
 
-    /// Creates the series of pools. Fails if a glob is invalid.
+    /// Creates the time series of pools. Fails if a glob is invalid.
     pub(super) fn pool_metrics(
         &self,
         routes: &Routes,
@@ -132,7 +132,7 @@ async fn accept(listener: &TcpListener, pages: Arc<AdminPages>) {
     }
 }
 
-/// Serves one request. A stream leaves its place, because the console counts it.
+/// Serves one request. A stream gives up its place, because the console limits streams itself.
 async fn connection(
     stream: TcpStream,
     pages: Arc<AdminPages>,
@@ -162,7 +162,7 @@ async fn connection(
         .max_buf_size(HEADER_BYTES_MAX)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
-    // Disconnects slow clients, and those that must make room.
+    // Disconnects clients that are slow, or that must make room for others.
     let limit = async {
         let is_stream = tokio::select! {
             is_stream = is_stream => is_stream.is_ok(),

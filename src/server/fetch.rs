@@ -1,4 +1,5 @@
-//! Fetches a document by https: GET without redirects or a proxy, with bounded size and time.
+//! Fetches a document over https with a GET request: without redirects or proxies, and bounded in
+//! size and time.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -15,17 +16,17 @@ use ureq::{
 
 use super::input_file;
 
-/// Time until the document must be complete, the lookup of the name included.
+/// Time limit for the complete document, including the DNS lookup.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest document, bytes.
+/// Maximum size of a document, bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The authorities of which one must have signed the certificate of the server.
+/// The authorities, one of which must have signed the certificate of the server.
 #[derive(Debug)]
 pub struct Authorities(RootCerts);
 
 impl Authorities {
-    /// Reads the authorities in a file; without a file, those that the system trusts.
+    /// Reads the authorities from a file, or those that the system trusts if there is no file.
     pub fn read(file: Option<&Path>) -> Result<Authorities, String> {
         let mut roots = RootCertStore::empty();
         let certificates = match file {
@@ -46,7 +47,7 @@ impl Authorities {
             }
         };
         if roots.is_empty() {
-            return Err("no authority to verify its certificate with".to_owned());
+            return Err("found no authority to verify its certificate with".to_owned());
         }
         Ok(Authorities(RootCerts::from(
             certificates.iter().map(|it| Certificate::from_der(it).to_owned()),
@@ -54,7 +55,7 @@ impl Authorities {
     }
 }
 
-/// Fetches a document. Blocks the thread. The error is a reason without the URL.
+/// Fetches a document, blocking the thread. The error is the reason, without the URL.
 pub fn fetch(url: &str, authorities: Authorities) -> Result<Vec<u8>, String> {
     let url = parse(url)?;
     let Authorities(roots) = authorities;
@@ -93,10 +94,10 @@ pub fn parse(url: &str) -> Result<Uri, String> {
     }
 }
 
-/// The reason of an error, without the URL.
+/// Returns the reason of an error, without the URL.
 fn reason(error: &Error) -> String {
     match error {
-        Error::Timeout(_) => format!("no complete answer within {TIMEOUT:?}"),
+        Error::Timeout(_) => format!("no complete response within {TIMEOUT:?}"),
         Error::BodyExceedsLimit(_) => format!("expected at most {BYTES_MAX} bytes"),
         error => error.to_string(),
     }

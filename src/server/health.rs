@@ -1,5 +1,5 @@
-//! Health: SERVING only while the store answers, for the server and for each service by name. The
-//! name [`LIVENESS`] is SERVING as long as the process serves.
+//! Health checks: the server and each service are SERVING only while the store answers. The name
+//! [`LIVENESS`] is SERVING as long as the process runs.
 
 use tokio::sync::watch;
 use tonic::codec::CompressionEncoding;
@@ -14,18 +14,18 @@ use tollgate_engine::StoreState;
 use tollgate_http::MESSAGE_BYTES_MAX;
 use tollgate_status::status::Readiness;
 
-/// The name that stays SERVING while the store is unreachable: a restart would not help then.
+/// The name that stays SERVING while the store is unreachable, because a restart would not help.
 const LIVENESS: &str = "tollgate.liveness";
 
-/// The empty name is the server as a whole; then the services.
+/// Returns all names: the empty name, which stands for the whole server, and the services.
 fn names() -> impl Iterator<Item = &'static str> {
     [""].into_iter().chain(grpc::services())
 }
 
-/// Creates the health service with the current state of the store, so that the first call is
-/// answered correctly. A tonic reporter starts with the server SERVING and without services.
+/// Creates the health service with the current state of the store, so that even the first check is
+/// correct: tonic's reporter starts with the server SERVING and without services.
 ///
-/// With `when_degraded` the server counts as ready while the store is unreachable.
+/// With `when_degraded` the server counts as ready even while the store is unreachable.
 pub(super) async fn new(
     state: StoreState,
     when_degraded: bool,
@@ -49,14 +49,14 @@ pub(super) async fn follow(
         let status = status(*state.borrow_and_update(), when_degraded);
         set(health, status).await;
         if state.changed().await.is_err() {
-            // The sender is dropped if the state never changes, as in the embedded engine in
+            // The sender is dropped if the state can never change, as with the embedded engine in
             // memory.
             std::future::pending::<()>().await;
         }
     }
 }
 
-/// Reports NOT_SERVING, so that clients choose another server.
+/// Reports NOT_SERVING, so that clients switch to another server.
 pub(super) async fn leave(health: &HealthReporter) {
     set(health, ServingStatus::NotServing).await;
 }
@@ -78,7 +78,7 @@ async fn set(health: &HealthReporter, status: ServingStatus) {
 
 /// The health status for a state of the store.
 fn status(state: StoreState, when_degraded: bool) -> ServingStatus {
-    match Readiness::of(state, when_degraded) {
+    match Readiness::from_store(state, when_degraded) {
         Readiness::Ready => ServingStatus::Serving,
         _ => ServingStatus::NotServing,
     }

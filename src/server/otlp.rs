@@ -1,12 +1,12 @@
-//! Exports spans by OTLP over gRPC, in the background.
+//! Exports spans in the background, as OTLP over gRPC.
 //!
-//! Worker threads add spans to a bounded queue and never wait. One task takes the spans from the queue
-//! and sends them to the collector in batches, one batch at a time. If the
-//! collector is slow or unreachable, the queue fills up, and further spans are dropped and counted
-//! (`spans` in the log line about reached limits).
+//! Worker threads add spans to a bounded queue and never wait. One task drains the queue and sends
+//! the spans to the collector, one batch at a time. If the collector is slow or unreachable, the
+//! queue fills up, and further spans are dropped and counted (`spans` in the log line about reached
+//! limits).
 //!
-//! The SDK's `BatchSpanProcessor` (0.33) batches in the same way, but it tells nobody how many spans it
-//! has dropped, and it would convert spans on the worker threads.
+//! The SDK's `BatchSpanProcessor` (0.33) batches in the same way, but it does not report how many
+//! spans it has dropped, and it would convert spans on the worker threads.
 
 mod convert;
 
@@ -33,7 +33,7 @@ use tollgate_telemetry::{
     spans::{Recorder, Span},
 };
 
-/// Maximum number of finished spans that wait for the collector: about 2 MiB.
+/// Maximum number of finished spans in the queue: about 2 MiB.
 const QUEUED_MAX: usize = 2048;
 /// Maximum number of spans in one message to the collector.
 const BATCH_MAX: usize = 512;
@@ -46,16 +46,16 @@ const FLUSH_MAX: Duration = Duration::from_secs(5);
 /// The longest `otlp.endpoint`, bytes.
 const ENDPOINT_BYTES_MAX: usize = 2048;
 
-/// The collector of spans, and the share of sampled calls.
+/// The collector of spans, and the sampling ratio.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OtlpOptions {
     /// URL of the collector.
     pub endpoint: String,
-    /// The share of sampled calls among those without a decision of their caller, 0 to 1.
+    /// The fraction of calls to sample if the caller has made no sampling decision, 0 to 1.
     pub sampling: f64,
 }
 
-/// Checks the URL of a collector. The error says what is expected.
+/// Checks the URL of a collector. The error states what is expected.
 pub fn check(endpoint: &str) -> Result<(), String> {
     let is_valid = |url: Uri| {
         let has_user = url.authority().is_some_and(|authority| authority.as_str().contains('@'));
@@ -71,7 +71,7 @@ pub fn check(endpoint: &str) -> Result<(), String> {
     }
 }
 
-/// The export of spans. A clone is the same export.
+/// The export of spans. Clones share the same export.
 #[derive(Debug, Clone)]
 pub struct Otlp {
     sampling: f64,
@@ -79,7 +79,7 @@ pub struct Otlp {
     running: Arc<Mutex<Option<Running>>>,
 }
 
-/// The task that exports.
+/// The task that exports spans.
 #[derive(Debug)]
 struct Running {
     /// Dropping it ends the task once it has sent the spans in the queue.
@@ -127,13 +127,13 @@ impl Otlp {
         })
     }
 
-    /// The tracer of a server.
+    /// Returns the tracer of a server.
     pub fn tracer(&self) -> Tracer {
         Tracer::new(self.sampling, self.queue.clone())
     }
 
-    /// Sends the spans in the queue, in at most this time, and ends the export. The remaining spans
-    /// are dropped, and their number is logged.
+    /// Sends the queued spans within the time `most` and ends the export. Spans that remain are
+    /// dropped, and their number is logged.
     pub async fn finish(&self, most: Duration) {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Running { end, mut task }) = running else { return };
@@ -143,13 +143,13 @@ impl Otlp {
             task.abort();
             tracing::warn!(
                 waiting,
-                "the collector did not take the last spans in time: they are dropped"
+                "the collector did not accept the last spans in time: they are dropped"
             );
         }
     }
 }
 
-/// Exports spans until the export ends, then those left in the queue.
+/// Exports spans until the export ends, and then those that are left in the queue.
 async fn run(
     exporter: SpanExporter,
     mut spans: mpsc::Receiver<Span>,
@@ -189,7 +189,7 @@ async fn fill(spans: &mut mpsc::Receiver<Span>, batch: &mut Vec<Span>) {
     }
 }
 
-/// Sends one message. A failed one is not repeated: its spans are dropped and counted.
+/// Sends one message. If it fails, it is not retried: its spans are dropped and counted.
 async fn export(exporter: &SpanExporter, batch: Vec<Span>) {
     static FAILED: LinePace = LinePace::new(1, Duration::from_secs(60));
     let spans = batch.len();
@@ -203,7 +203,7 @@ async fn export(exporter: &SpanExporter, batch: Vec<Span>) {
     if let Some(suppressed) = FAILED.due() {
         tracing::warn!(
             %error, spans, suppressed,
-            "the collector of otlp.endpoint did not take spans: they are dropped; calls are not \
+            "the collector at otlp.endpoint did not accept spans: they are dropped; calls are not \
              affected"
         );
     }

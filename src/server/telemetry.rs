@@ -12,7 +12,7 @@ use tollgate_telemetry::text;
 /// The target of audit lines.
 const AUDIT: &str = "audit";
 
-/// The level of the log, which can be replaced.
+/// The log level, which can be replaced at run time.
 pub struct LogLevel(Box<dyn Fn(EnvFilter) -> Result<(), reload::Error> + Send + Sync>);
 
 impl fmt::Debug for LogLevel {
@@ -25,20 +25,20 @@ impl LogLevel {
     /// Replaces the level or filter. An invalid one changes nothing.
     pub fn set(&self, level: &str) {
         if let Some(Err(error)) = filter(level).map(&self.0) {
-            tracing::error!(%error, "the log level was not changed");
+            tracing::error!(%error, "cannot change the log level");
         }
     }
 }
 
-/// Starts logging at this level or with this filter. An invalid filter means `info`. Must be called
-/// once, before the first event. Returns the level, which can be replaced.
+/// Starts logging at this level or with this filter; an invalid filter means `info`. Must be called
+/// once, before the first event. Returns a handle to replace the level.
 pub fn init(json: bool, level: &str) -> LogLevel {
     let filter = filter(level).unwrap_or_else(|| EnvFilter::new("info"));
     let colors = !json && io::stderr().is_terminal();
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(move || Escaping { json, colors })
-        // tracing would report a failed write on standard error, and panic if that fails too. A
+        // tracing would report a failed write on standard error, and panic if that fails as well; a
         // full disk must not end the server.
         .log_internal_errors(false);
     if json {
@@ -54,11 +54,11 @@ pub fn init(json: bool, level: &str) -> LogLevel {
     }
 }
 
-/// Standard error without control characters: a name in a log line must not act on the terminal or
-/// change how the line reads.
+/// Standard error with control characters escaped, because a name in a log line must not affect the
+/// terminal or change how the line reads.
 struct Escaping {
     json: bool,
-    /// Whether lines have colors. The library escapes ESC in values.
+    /// Whether lines have colors. tracing itself then escapes ESC in values.
     colors: bool,
 }
 
@@ -66,7 +66,7 @@ impl Write for Escaping {
     /// Writes one complete event.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let line = String::from_utf8_lossy(bytes);
-        // One event is one line. Any other line break comes from a value and is escaped.
+        // An event is one line; any other line break comes from a value and is escaped.
         let line = line.strip_suffix('\n').unwrap_or(&line);
         let escaped = match self {
             Escaping { json: true, .. } => text::escaped_json(line),
@@ -82,9 +82,9 @@ impl Write for Escaping {
     }
 }
 
-/// Parses a level, or directives such as `tollgate=debug`. A bare level applies to Tollgate; its
-/// libraries log at warn. Audit lines are logged at every level, unless the text has a directive for
-/// `audit`. `None` if the text is neither.
+/// Parses a level, or directives such as `tollgate=debug`. A bare level applies to Tollgate, while
+/// its libraries log at warn. Audit lines are logged at every level unless there is a directive for
+/// `audit`. Returns `None` if the text is neither.
 pub fn filter(text: &str) -> Option<EnvFilter> {
     const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
     if LEVELS.contains(&text) {

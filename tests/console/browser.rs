@@ -42,7 +42,7 @@ impl Theme {
     }
 }
 
-/// A headless Chromium with one window and an own, empty profile.
+/// A headless Chromium with one window and its own empty profile.
 pub struct Browser {
     pub client: Client,
     axe: String,

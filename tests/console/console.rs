@@ -198,7 +198,7 @@ impl Console {
     }
 
     fn write(&self, text: &str) {
-        // In one step, because the server looks at the file now and then.
+        // In one step, because the server checks the file periodically.
         let path = |name: &str| self.folder.path().join(name);
         fs::write(path("next.toml"), text).unwrap();
         fs::rename(path("next.toml"), path("tollgate.toml")).unwrap();
@@ -238,7 +238,7 @@ fn configuration(operator: &Token, reader: Option<&Token>) -> String {
     };
     let mut text = "log_format = \"json\"\nlog_level = \"warn\"\n".to_owned();
     text += &caller("operator", operator, "\"use\", \"read\", \"manage\"");
-    // Reads what concerns all namespaces, such as the counters of the server.
+    // May read what concerns all namespaces, such as the counters of the server.
     text += "namespace = \"*\"\n";
     if let Some(reader) = reader {
         text += &caller("reader", reader, "\"read\"");

@@ -1,4 +1,4 @@
-//! Everything is reached and done with the keyboard alone.
+//! Everything can be reached and done with the keyboard alone.
 
 use serde_json::Value;
 

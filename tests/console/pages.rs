@@ -36,7 +36,7 @@ async fn busy(engine: Engine) -> Console {
     console
 }
 
-/// The pools as the list shows them: name, in use, capacity, waiting, queued, refused.
+/// The pools of the list: name, in use, capacity, waiting, queued, refused.
 async fn listed(console: &Console) -> Vec<[String; 6]> {
     let request = patient(pb::ListPoolsRequest::default());
     let pools = console.admission().list_pools(request).await.unwrap().into_inner().pools;

@@ -129,7 +129,7 @@ async fn forms_of_other_sites_are_refused() {
     for host in ["127.0.0.1", "localhost"] {
         browser.open(&format!("http://{host}:{port}/")).await;
         browser.click("button").await;
-        browser.shows("a form of another site is refused").await;
+        browser.shows("forms from other sites are refused").await;
         let blind = "const [url, done] = arguments;
             fetch(url, { method: 'POST', mode: 'no-cors', credentials: 'include',
                 body: new URLSearchParams({ action: 'pause' }) }).then(() => done(''), done)";

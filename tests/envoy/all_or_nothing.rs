@@ -31,7 +31,7 @@ descriptors:
     rate_limit: {unit: minute, requests_per_unit: 2, algorithm: TOKEN_BUCKET}
 ";
 
-/// The hits that are left of descriptors.
+/// The hits that each descriptor has left.
 async fn left(service: &Service, texts: &[&str]) -> Vec<u32> {
     let looks: Vec<_> = texts.iter().map(|text| hits(text, 0)).collect();
     remaining(&service.ask(&looks).await)
@@ -49,7 +49,7 @@ async fn a_refused_request_counts_nothing(world: World) {
     // The order of the descriptors has no effect.
     assert_eq!(codes(&service.ask(&["b=1", "a=1"].map(descriptor)).await), ".x x");
     assert_eq!(left(&service, &["b=1"]).await, [2]);
-    // More hits than are left are refused, also alone; fewer pass.
+    // More hits than are left are refused, even for a single descriptor; fewer pass.
     assert_eq!(codes(&service.ask(&[hits("b=1", 3)]).await), "x x");
     assert_eq!(codes(&service.ask(&[hits("b=1", u64::MAX)]).await), "x x");
     let passed = service.ask(&[hits("b=1", 2), descriptor("b=2")]).await;

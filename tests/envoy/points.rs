@@ -89,7 +89,8 @@ async fn v4(world: World) {
         hits_addend,
         ..request("d", descriptors)
     };
-    // 0 of the request is 1; the number of the descriptor wins, and 0 looks without counting.
+    // A number of 0 in the request means 1; the number in the descriptor takes precedence, and 0
+    // there reads without counting.
     for (asked, left) in [
         (with(0, &[descriptor("a=1")]), 9),
         (with(3, &[descriptor("a=1")]), 6),
@@ -101,7 +102,7 @@ async fn v4(world: World) {
     // More hits than any limit, as one step.
     let answer = service.ask(&[hits("b=1", u64::MAX), hits("b=2", 0)]).await;
     assert_eq!((codes(&answer), remaining(&answer)), ("x. x".to_owned(), vec![0, 10]));
-    // A look is refused once the limit is exceeded, and not at it.
+    // A read is refused when the limit is exceeded, but not when it is just reached.
     assert_eq!(codes(&service.ask(&[hits("b=2", 10), hits("b=2", 0)]).await), ".. .");
     assert_eq!(codes(&service.ask(&[hits("b=2", 1)]).await), "x x");
     assert_eq!(codes(&service.ask(&[hits("b=2", 0)]).await), "x x");
@@ -125,7 +126,7 @@ async fn v5(world: World) {
         service.world.advance(Duration::from_millis(1)).await;
         assert_eq!(service.passes(2, &[descriptor(unit)]).await, 1, "{unit}");
     }
-    // Every descriptor counts, also if another one is over, and beyond its limit.
+    // Every descriptor counts, even beyond its limit, and even if another one is over its limit.
     let service = Service::new(world.is_redis(), &minute(2)).await;
     assert_eq!(codes(&service.ask(&[hits("a=1", 3), descriptor("b=1")]).await), "x. x");
     assert_eq!(codes(&service.ask(&[descriptor("a=1"), descriptor("b=1")]).await), "x. x");
@@ -139,7 +140,7 @@ async fn v6(world: World) {
     let answer = service.ask(&[over(limit(5, 2))]).await;
     let current = answer.statuses[0].current_limit.clone().unwrap();
     assert_eq!((current.requests_per_unit, current.unit, remaining(&answer)[0]), (5, 2, 4));
-    // The counter is that of the rule; another unit has its own.
+    // The counter belongs to the rule; another unit has its own.
     assert_eq!(remaining(&service.ask(&[descriptor("ip=1")]).await), [1]);
     assert_eq!(remaining(&service.ask(&[over(limit(5, 3))]).await), [4]);
     // It applies without a rule, and an unknown unit is an error.

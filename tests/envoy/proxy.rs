@@ -157,8 +157,8 @@ fn folder() -> TempFolder {
     folder
 }
 
-/// On a slow machine an answer may come after 20 ms, and the request passes. So these tests wait for
-/// a status instead of counting requests.
+/// On a slow machine an answer may arrive after 20 ms, and the request passes. Therefore these
+/// tests wait for a status instead of counting requests.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_proxy_refuses_above_the_limit_and_passes_all_without_the_service() {
     let Some(program) = program() else { return };

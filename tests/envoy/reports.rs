@@ -1,4 +1,4 @@
-//! `counting: reports`, and reads at the limit: quotas of what a request turns out to cost.
+//! `counting: reports`, and reads at the limit: quotas whose cost is known only after the request.
 
 use tollgate_core::envoy::EnvoySettings;
 

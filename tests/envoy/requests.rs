@@ -40,7 +40,7 @@ async fn large_requests_are_bounded_and_answered(world: World) {
     // Empty keys and descriptors without entries have no rule.
     let empty = crate::api::Descriptor::default();
     assert_eq!(codes(&service.ask(&[descriptor("=1"), empty]).await), ".. .");
-    // Control characters are values as any other.
+    // Control characters are values like any other.
     assert_eq!(service.passes(3, &[descriptor("a=\u{1}\n")]).await, 2);
     // 10,000 entries or 101 descriptors are refused, and the error names the field.
     let mut many = descriptor("a=1");

@@ -1,4 +1,4 @@
-//! A world whose server has rules of Envoy.
+//! A world whose server has rules for Envoy's rate limit service.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub struct Service {
     pub channel: Channel,
 }
 
-/// The rules of files.
+/// Parses the rules in these files.
 pub fn rules(files: &[&str], settings: EnvoySettings) -> Result<EnvoyRules, String> {
     let files = files.iter().enumerate().map(|(number, text)| RuleFile {
         name: format!("{number}.yaml"),
@@ -47,7 +47,7 @@ impl Service {
         should_rate_limit(&self.channel, request).await
     }
 
-    /// Makes a request about the domain `d`.
+    /// Makes a request for the domain `d`.
     pub async fn ask(&self, descriptors: &[Descriptor]) -> RateLimitResponse {
         self.call(request("d", descriptors)).await.unwrap()
     }
@@ -62,7 +62,8 @@ impl Service {
     }
 }
 
-/// The codes of the statuses and of the request, as letters: `.` for OK, `x` for OVER_LIMIT.
+/// Returns the codes of the descriptors and of the request as letters: `.` for OK, `x` for
+/// OVER_LIMIT.
 pub fn codes(answer: &RateLimitResponse) -> String {
     let letter = |code: i32| match code {
         OK => '.',

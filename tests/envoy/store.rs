@@ -53,7 +53,7 @@ impl Outage {
         should_rate_limit(&self.channel, request("d", &[descriptor("a=1")])).await
     }
 
-    /// Asks until an answer is as wanted.
+    /// Makes requests until an answer is as wanted.
     async fn until(&self, wanted: impl Fn(&Result<RateLimitResponse, Status>) -> bool) {
         let asked = async {
             while !wanted(&self.ask().await) {
@@ -64,8 +64,8 @@ impl Outage {
     }
 }
 
-/// UNAVAILABLE says that the call was never sent. A call that was sent and has no reply waits for its
-/// deadline, and its fate is unknown.
+/// UNAVAILABLE means that the call was never sent. A call that was sent and gets no reply waits
+/// until its deadline; it may have been executed.
 fn is_unavailable(answer: &Result<RateLimitResponse, Status>) -> bool {
     answer.as_ref().is_err_and(|status| status.code() == Code::Unavailable)
 }

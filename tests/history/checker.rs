@@ -48,7 +48,7 @@ pub struct Checker {
 #[derive(Debug, Default)]
 pub struct Verdict {
     pub events: u64,
-    /// Events that came more than once.
+    /// Events that arrived more than once.
     pub repeats: u64,
     pub gaps: u64,
     /// Number of times that the clock of the events was set back.
@@ -120,7 +120,7 @@ impl Checker {
         let running = self.admissions.running();
         if self.demands.complete && running > 0 {
             let some = self.admissions.some_running();
-            self.tell(format!("at the end {running} admissions have not ended: {some}"));
+            self.add_violation(format!("at the end {running} admissions have not ended: {some}"));
         }
         let ([completed, late, expired, evicted], begun) =
             (self.admissions.ends, self.admissions.begun);
@@ -148,7 +148,7 @@ impl Checker {
     fn gap(&mut self, event: &Event) {
         self.verdict.gaps += 1;
         if self.first.is_some() && event.cursor < self.last {
-            // The store went back to an earlier state: the next events repeat earlier ones, or
+            // The store returned to an earlier state: the next events repeat earlier ones, or
             // replace them.
             self.admissions = Admissions::new(false);
             self.tasks = Tasks::new(false, self.demands.max_attempts);
@@ -176,10 +176,10 @@ impl Checker {
     }
 
     fn violation(&mut self, event: &Event, why: &str) {
-        self.tell(format!("{event}: {why}"));
+        self.add_violation(format!("{event}: {why}"));
     }
 
-    fn tell(&mut self, what: String) {
+    fn add_violation(&mut self, what: String) {
         self.verdict.violated += 1;
         if self.verdict.violations.len() < TOLD_MAX {
             self.verdict.violations.push(what);

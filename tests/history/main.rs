@@ -11,8 +11,8 @@
 //! - `event`, `reader`: an event, and a stream of them, in protobuf's JSON form
 //! - `checker`: the order of a stream, and the verdict
 //! - `admissions`, `tasks`: the rules
-//! - `checks`: the checker on the valid and broken `records`. Without an argument that names a
-//!   record, only these checks run
+//! - `checks`: the checker on the valid and broken `records`. If no argument names a record, only
+//!   these checks run
 
 #![allow(
     clippy::expect_used,

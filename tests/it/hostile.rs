@@ -1,6 +1,6 @@
-//! Hostile and unlucky callers: scenarios H1 to H28 and J15 of `tests/SCENARIOS.md`. Attacks run
-//! beside a well-behaved [`bystander`] on another connection, whose calls must all succeed. These
-//! scenarios have no bystander:
+//! Hostile and unlucky callers: scenarios H1 to H28 and J15 of `tests/SCENARIOS.md`. During an
+//! attack, a well-behaved [`bystander`] makes calls on another connection, which must all succeed.
+//! These scenarios have no bystander:
 //! - H6 to H10, H15, H20, H21, H23: the disk, the store or the server fails, so no call can
 //!   succeed.
 //! - H11, H12, H18, H25: the test has no server or no attack.

@@ -87,8 +87,8 @@ macro_rules! capabilities {
                 }
             }
 
-            /// Continues with the next generation of a part, since the fate of a request is
-            /// unknown.
+            /// Continues with the next generation of a part, since it is unknown whether a request
+            /// was executed.
             pub fn give_up(&mut self, request: &Request) {
                 match request {
                     $(Request::$kind(part, _) => {
@@ -106,7 +106,7 @@ macro_rules! capabilities {
                 $(self.$place.iter_mut().for_each(|state| Arc::make_mut(state).lose());)*
             }
 
-            /// Drops entries that no caller asks about after a long jump of time.
+            /// Drops entries about which no caller asks after a long jump of time.
             pub fn forget(&mut self, now: u64) {
                 $(self.$place.iter_mut().for_each(|state| Arc::make_mut(state).forget(now));)*
             }

@@ -18,8 +18,8 @@ pub type Checked = Result<(), &'static str>;
 /// An answer that may still be pending.
 pub type Answering<A> = Pin<Box<dyn Future<Output = Result<A, Error>>>>;
 
-/// One pool, lock, key, sequence or SKU. If the fate of the last calls is unknown, callers continue
-/// with its next generation, which has another name.
+/// One pool, lock, key, sequence or SKU. If it is unknown whether the last calls were executed,
+/// callers continue with its next generation, which has another name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Part {
     pub index: u8,

@@ -212,7 +212,7 @@ impl World {
             None => {
                 self.record(Happened::Waits(at.now, request.clone()));
                 self.waiting.push_back(Waiting { request, at, answering });
-                // Usually the thread of the log follows soon.
+                // Usually the log thread follows soon.
                 if self.durability == Durability::Interval && self.random.random_bool(0.7) {
                     self.log();
                 }
@@ -324,7 +324,7 @@ impl World {
         self.known.push((self.mark, callers));
     }
 
-    /// Lets the journal append to its log once, and answers the calls that wait for nothing else.
+    /// Lets the journal append to its log once, and answers the calls that waited only for this.
     fn log(&mut self) {
         if self.durability != Durability::Interval
             || !mark::advance(&self.life.engine, self.mark + 1)

@@ -32,7 +32,7 @@ pub struct Token {
 impl Token {
     pub fn new() -> Token {
         let text = generate().unwrap();
-        let digest = Digest::of(text.as_bytes()).hex();
+        let digest = Digest::compute(text.as_bytes()).hex();
         Token { text, digest }
     }
 

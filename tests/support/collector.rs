@@ -92,7 +92,7 @@ impl Collector {
         found.unwrap_or_else(|_| panic!("{number} spans of {caller:?}: {:?}", self.spans()))
     }
 
-    /// Exports the span of a caller, as its own library of traces would.
+    /// Exports the span of a caller, as the caller's tracing library would.
     pub async fn export(&self, caller: &CallerSpan) {
         let span = Span {
             trace_id: caller.trace.clone(),

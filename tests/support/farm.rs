@@ -41,7 +41,7 @@ impl Node {
             .args(arguments)
             .stdout(Stdio::null())
             .spawn()
-            .expect("redis-server is installed; ./tests/run.sh does it");
+            .expect("redis-server is installed; ./tests/run.sh installs it");
         self.process = Some(Process(child));
     }
 
@@ -117,7 +117,7 @@ impl Watched {
             sentinels.push(sentinel(nodes[0].port));
         }
         for one in &sentinels {
-            eventually("the Sentinels know all", async || {
+            eventually("the Sentinels know all nodes", async || {
                 let known = one.command(&["SENTINEL", "master", "main"]).await;
                 let Ok(Value::Array(known)) = known else { return false };
                 let field = |name: &str| {
@@ -184,6 +184,6 @@ fn sentinel(primary: u16) -> Node {
         .args([config.to_str().unwrap(), "--sentinel"])
         .stdout(Stdio::null())
         .spawn()
-        .expect("redis-server is installed; ./tests/run.sh does it");
+        .expect("redis-server is installed; ./tests/run.sh installs it");
     Node { port, directory, process: Some(Process(child)) }
 }

@@ -20,7 +20,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Starts a pair and a server with this configuration. The replica is in step.
+    /// Starts a pair and a server with this configuration. The replica is up to date.
     pub async fn start(config: &str) -> Pair {
         let (mut primary, mut replica) = (OwnRedis::prepare(), OwnRedis::prepare());
         primary.start().await;

@@ -53,7 +53,8 @@ pub static MANY_CONNECTIONS: Mutex<()> = Mutex::const_new(());
 /// it.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // So many ports that none is given out again while the server that got it is still starting.
+    // Enough ports that none is handed out again while the server that received it is still
+    // starting.
     let first = 20_000 + (std::process::id() % 12) as u16 * 1_000;
     loop {
         let port = first + NEXT.fetch_add(1, Ordering::SeqCst) % 1_000;
@@ -192,7 +193,7 @@ impl OwnRedis {
             .args(arguments)
             .stdout(Stdio::null())
             .spawn()
-            .expect("redis-server is installed; ./tests/run.sh does it");
+            .expect("redis-server is installed; ./tests/run.sh installs it");
         self.process = Some(Process(child));
         let answered = async {
             while self.command(&["PING"]).await.is_err() {

@@ -66,7 +66,7 @@ pub fn length(duration: Option<prost_types::Duration>) -> Duration {
     Duration::new(duration.seconds as u64, duration.nanos as u32)
 }
 
-/// A lease or reservation without the time left, by which the answers to repeats differ.
+/// A lease or reservation without the time left, which differs between the answers to repeats.
 pub trait Undated {
     fn undated(&self) -> Self;
 }

@@ -154,7 +154,7 @@ impl Twins {
     }
 
     /// The entries of a partition, equal on both executors. The first entry of a part counts. Pages
-    /// may differ: Redis reads hashes in no order.
+    /// may differ: Redis reads hashes in no particular order.
     async fn exported<S: Exported + Tabled>(
         &self,
         states: &mut States<S>,

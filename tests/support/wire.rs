@@ -76,7 +76,7 @@ impl Wire {
         self.faults.lose.store(true, Ordering::SeqCst);
     }
 
-    /// Like [`Wire::lose_one`], for the next answer of Redis to a decision.
+    /// Does the same as [`Wire::lose_one`], for the next answer of Redis to a decision.
     pub fn lose_decision(&self) {
         self.faults.lose_decision.store(true, Ordering::SeqCst);
     }
@@ -91,7 +91,7 @@ impl Wire {
         self.faults.tear.store(tear, Ordering::SeqCst);
     }
 
-    /// Holds back the answers of Redis to decisions, or lets them go.
+    /// Holds back the answers of Redis to decisions, or releases them.
     pub fn hold(&self, hold: bool) {
         self.faults.hold.send_replace(hold);
     }

@@ -100,7 +100,7 @@ fn handlers_know_only_the_entries_of_the_engine() {
     }
 }
 
-/// The outcomes of a verb whose RPC lacks the option `counted` would be counted and never shown.
+/// The outcomes of a verb whose RPC lacks the option `counted` would be counted but never shown.
 #[test]
 fn every_verb_with_outcomes_has_a_counted_rpc() {
     let mut counted = BTreeSet::new();

@@ -298,7 +298,7 @@ func (*AcceptStoreLossRequest) Descriptor() ([]byte, []int) {
 // The losses that were accepted.
 type AcceptStoreLossResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The losses that were not accepted before, as they were.
+	// The losses that this call accepted, in their state before the call.
 	Losses        []*StoreLoss `protobuf:"bytes,1,rep,name=losses,proto3" json:"losses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -344,13 +344,13 @@ func (x *AcceptStoreLossResponse) GetLosses() []*StoreLoss {
 // The configuration that is in use, and the result of the last load.
 type ConfigurationStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Hash of the values in use that servers share: all but `listen`, `admin`, `data_dir`,
-	// `memory_max`, `workers`, `log_format`, `log_level` and `[tls]`. Servers with the same rules
-	// have the same hash. Empty without a configuration file.
+	// Hash of the values in use that should be equal on all servers: all except `listen`,
+	// `admin`, `data_dir`, `memory_max`, `workers`, `log_format`, `log_level` and `[tls]`.
+	// Servers with the same rules have the same hash. Empty without a configuration file.
 	Hash string `protobuf:"bytes,1,opt,name=hash,proto3" json:"hash,omitempty"`
 	// When the contents in use were loaded, on the clock of the server.
 	LoadTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=load_time,json=loadTime,proto3" json:"load_time,omitempty"`
-	// The error of the last reload; empty if it succeeded. It has no secrets.
+	// The error of the last reload; empty if it succeeded. It contains no secrets.
 	LastError string `protobuf:"bytes,3,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	// When that reload failed; absent without an error.
 	ErrorTime     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=error_time,json=errorTime,proto3" json:"error_time,omitempty"`
@@ -527,7 +527,7 @@ type ConfigDifference struct {
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// The value in use, as in the file. Empty if the key is not set.
 	//
-	// `…` replaces a secret in a value. So the old and the new value can be equal.
+	// `…` replaces a secret in a value, so the old and the new value can be equal.
 	Old string `protobuf:"bytes,2,opt,name=old,proto3" json:"old,omitempty"`
 	// The value in the file. Empty if the key is not set.
 	New           string `protobuf:"bytes,3,opt,name=new,proto3" json:"new,omitempty"`

@@ -35,9 +35,9 @@ const (
 // overloaded. Only AcceptStoreLoss, which concerns all servers of the store, needs the store.
 //
 // On a server with callers, GetStatus needs the permission `read`, ReloadConfig and
-// AcceptStoreLoss `manage`, and all of them the service `admin`. The configuration concerns
-// all namespaces. So callers with `names`, or of one namespace other than the default one,
-// get PERMISSION_DENIED.
+// AcceptStoreLoss `manage`, and all of them the service `admin`. The configuration
+// concerns all namespaces. Therefore callers with `names`, and callers of a namespace
+// other than the default one, get PERMISSION_DENIED.
 type AdminServiceClient interface {
 	// Returns version, engine, uptime, configuration in use and the last error of a reload.
 	//
@@ -47,21 +47,22 @@ type AdminServiceClient interface {
 	// replaces the configuration as a whole, or not at all.
 	//
 	// The server also reloads on SIGHUP, and within 5 s of a change. Flags and `TOLLGATE_*`
-	// variables still override the file. Calls that run finish under the old settings; calls
-	// that wait for a slot follow the new ones. A lowered capacity ends no lease.
+	// variables still override the file. Running calls finish with the old settings; calls
+	// that wait for a slot use the new ones. Lowering a capacity ends no lease.
 	//
 	// Errors, each with ErrorInfo; the configuration is unchanged:
-	//   - INVALID_ARGUMENT, CONFIG_INVALID: a file cannot be read or is wrong. BadRequest names
-	//     the key and the reason; the metadata has `file`, and `line` where it is known.
-	//   - FAILED_PRECONDITION, CONFIG_NEEDS_RESTART: changed keys apply at the start only.
-	//     PreconditionFailure has a violation for each key, with its old and new value.
-	//     Undo these changes, or restart the server.
+	//   - INVALID_ARGUMENT, CONFIG_INVALID: a file cannot be read or is invalid. BadRequest
+	//     names the key and the reason; the metadata has `file`, and `line` where it is
+	//     known.
+	//   - FAILED_PRECONDITION, CONFIG_NEEDS_RESTART: some of the changed keys apply only at
+	//     the start. PreconditionFailure has a violation for each key, with its old and new
+	//     value. Undo these changes, or restart the server.
 	//   - FAILED_PRECONDITION, CONFIG_NO_FILE: the server was started without a configuration
 	//     file. Restart it with `--config FILE`.
 	//
 	// Idempotent: a repeat without a changed file changes nothing.
 	ReloadConfig(ctx context.Context, in *ReloadConfigRequest, opts ...grpc.CallOption) (*ReloadConfigResponse, error)
-	// Accepts that Redis has lost its data: on all servers, calls are answered as on a new
+	// Accepts that Redis has lost its data: all servers then answer calls as on a new
 	// store.
 	//
 	// After a loss, sequences that the store does not know fail with UNAVAILABLE, STORE_LOST,
@@ -70,8 +71,8 @@ type AdminServiceClient interface {
 	// ended.
 	//
 	// Errors, each with ErrorInfo:
-	//   - UNAVAILABLE: a node of the store is unreachable or refuses writes. Nodes before it have
-	//     accepted the loss: repeat the call.
+	//   - UNAVAILABLE: a node of the store is unreachable or refuses writes. The nodes that
+	//     were asked before it have accepted the loss: repeat the call.
 	//
 	// Idempotent: a repeat returns no losses.
 	AcceptStoreLoss(ctx context.Context, in *AcceptStoreLossRequest, opts ...grpc.CallOption) (*AcceptStoreLossResponse, error)
@@ -126,9 +127,9 @@ func (c *adminServiceClient) AcceptStoreLoss(ctx context.Context, in *AcceptStor
 // overloaded. Only AcceptStoreLoss, which concerns all servers of the store, needs the store.
 //
 // On a server with callers, GetStatus needs the permission `read`, ReloadConfig and
-// AcceptStoreLoss `manage`, and all of them the service `admin`. The configuration concerns
-// all namespaces. So callers with `names`, or of one namespace other than the default one,
-// get PERMISSION_DENIED.
+// AcceptStoreLoss `manage`, and all of them the service `admin`. The configuration
+// concerns all namespaces. Therefore callers with `names`, and callers of a namespace
+// other than the default one, get PERMISSION_DENIED.
 type AdminServiceServer interface {
 	// Returns version, engine, uptime, configuration in use and the last error of a reload.
 	//
@@ -138,21 +139,22 @@ type AdminServiceServer interface {
 	// replaces the configuration as a whole, or not at all.
 	//
 	// The server also reloads on SIGHUP, and within 5 s of a change. Flags and `TOLLGATE_*`
-	// variables still override the file. Calls that run finish under the old settings; calls
-	// that wait for a slot follow the new ones. A lowered capacity ends no lease.
+	// variables still override the file. Running calls finish with the old settings; calls
+	// that wait for a slot use the new ones. Lowering a capacity ends no lease.
 	//
 	// Errors, each with ErrorInfo; the configuration is unchanged:
-	//   - INVALID_ARGUMENT, CONFIG_INVALID: a file cannot be read or is wrong. BadRequest names
-	//     the key and the reason; the metadata has `file`, and `line` where it is known.
-	//   - FAILED_PRECONDITION, CONFIG_NEEDS_RESTART: changed keys apply at the start only.
-	//     PreconditionFailure has a violation for each key, with its old and new value.
-	//     Undo these changes, or restart the server.
+	//   - INVALID_ARGUMENT, CONFIG_INVALID: a file cannot be read or is invalid. BadRequest
+	//     names the key and the reason; the metadata has `file`, and `line` where it is
+	//     known.
+	//   - FAILED_PRECONDITION, CONFIG_NEEDS_RESTART: some of the changed keys apply only at
+	//     the start. PreconditionFailure has a violation for each key, with its old and new
+	//     value. Undo these changes, or restart the server.
 	//   - FAILED_PRECONDITION, CONFIG_NO_FILE: the server was started without a configuration
 	//     file. Restart it with `--config FILE`.
 	//
 	// Idempotent: a repeat without a changed file changes nothing.
 	ReloadConfig(context.Context, *ReloadConfigRequest) (*ReloadConfigResponse, error)
-	// Accepts that Redis has lost its data: on all servers, calls are answered as on a new
+	// Accepts that Redis has lost its data: all servers then answer calls as on a new
 	// store.
 	//
 	// After a loss, sequences that the store does not know fail with UNAVAILABLE, STORE_LOST,
@@ -161,8 +163,8 @@ type AdminServiceServer interface {
 	// ended.
 	//
 	// Errors, each with ErrorInfo:
-	//   - UNAVAILABLE: a node of the store is unreachable or refuses writes. Nodes before it have
-	//     accepted the loss: repeat the call.
+	//   - UNAVAILABLE: a node of the store is unreachable or refuses writes. The nodes that
+	//     were asked before it have accepted the loss: repeat the call.
 	//
 	// Idempotent: a repeat returns no losses.
 	AcceptStoreLoss(context.Context, *AcceptStoreLossRequest) (*AcceptStoreLossResponse, error)

@@ -156,8 +156,8 @@ const (
 	CompleteVerdict_COMPLETE_VERDICT_ALREADY_COMPLETED CompleteVerdict = 2
 	// The lease had ended or was evicted. The result is recorded; no other slot is freed.
 	CompleteVerdict_COMPLETE_VERDICT_LATE CompleteVerdict = 3
-	// The token is not that of the last lease: the task was admitted again. The result is not
-	// recorded.
+	// The token does not belong to the last lease: the task was admitted again. The result
+	// is not recorded.
 	CompleteVerdict_COMPLETE_VERDICT_STALE_TOKEN CompleteVerdict = 4
 	// The task is unknown: never admitted, or forgotten after the retention. The result is
 	// not recorded.
@@ -217,13 +217,13 @@ type RenewVerdict int32
 const (
 	// Never sent.
 	RenewVerdict_RENEW_VERDICT_UNSPECIFIED RenewVerdict = 0
-	// The lease runs on.
+	// The lease was extended.
 	RenewVerdict_RENEW_VERDICT_RENEWED RenewVerdict = 1
 	// The lease and its grace have ended, or it was evicted; call AdmitTask again.
 	RenewVerdict_RENEW_VERDICT_EXPIRED RenewVerdict = 2
 	// The task has a result.
 	RenewVerdict_RENEW_VERDICT_COMPLETED RenewVerdict = 3
-	// The token is not that of the last lease.
+	// The token does not belong to the last lease.
 	RenewVerdict_RENEW_VERDICT_STALE_TOKEN RenewVerdict = 4
 	// The task is unknown.
 	RenewVerdict_RENEW_VERDICT_UNKNOWN RenewVerdict = 5
@@ -339,10 +339,10 @@ type EnqueueStatus int32
 const (
 	// Never sent.
 	EnqueueStatus_ENQUEUE_STATUS_UNSPECIFIED EnqueueStatus = 0
-	// It is the last one in the queue of its device.
+	// The task is now the last one in the queue of its device.
 	EnqueueStatus_ENQUEUE_STATUS_ENQUEUED EnqueueStatus = 1
-	// It is known: queued, running, or remembered (for the pool's retention). Nothing
-	// changed.
+	// The task is already known: queued, running, or remembered (for the pool's retention).
+	// Nothing changed.
 	EnqueueStatus_ENQUEUE_STATUS_DUPLICATE EnqueueStatus = 2
 	// Its expire_time had passed; it is not queued.
 	EnqueueStatus_ENQUEUE_STATUS_EXPIRED EnqueueStatus = 3
@@ -419,7 +419,7 @@ const (
 	CancelVerdict_CANCEL_VERDICT_RUNNING CancelVerdict = 2
 	// It has a result.
 	CancelVerdict_CANCEL_VERDICT_COMPLETED CancelVerdict = 3
-	// No such task was queued, or it was forgotten after the retention.
+	// The task was never queued, or it was forgotten after the retention.
 	CancelVerdict_CANCEL_VERDICT_UNKNOWN CancelVerdict = 4
 )
 
@@ -484,7 +484,7 @@ const (
 	RequeueVerdict_REQUEUE_VERDICT_EXPIRED RequeueVerdict = 4
 	// The pool has its maximum of queued tasks. The task stays dead.
 	RequeueVerdict_REQUEUE_VERDICT_FULL RequeueVerdict = 5
-	// No such task was queued, or it was forgotten after the retention.
+	// The task was never queued, or it was forgotten after the retention.
 	RequeueVerdict_REQUEUE_VERDICT_UNKNOWN RequeueVerdict = 6
 )
 
@@ -669,19 +669,19 @@ type PoolEventKind int32
 const (
 	// Never sent.
 	PoolEventKind_POOL_EVENT_KIND_UNSPECIFIED PoolEventKind = 0
-	// A task was queued, or RequeueTask queued a dead task again: then with the token of its
-	// last lease.
+	// A task was queued, or RequeueTask queued a dead task again; the event then has the
+	// token of its last lease.
 	PoolEventKind_POOL_EVENT_KIND_ENQUEUED PoolEventKind = 1
 	// A task was granted a lease.
 	PoolEventKind_POOL_EVENT_KIND_ADMITTED PoolEventKind = 2
 	// Its lease was extended.
 	PoolEventKind_POOL_EVENT_KIND_RENEWED PoolEventKind = 3
-	// Its result came in time.
+	// Its result arrived in time.
 	PoolEventKind_POOL_EVENT_KIND_COMPLETED PoolEventKind = 4
-	// Its result came after its lease had ended or was evicted.
+	// Its result arrived after its lease had ended or was evicted.
 	PoolEventKind_POOL_EVENT_KIND_LATE PoolEventKind = 5
-	// Its lease and grace ended without a result. Without a token: its expire_time passed,
-	// and it left its queue. Appended at most 2 s later.
+	// Its lease and grace ended without a result; or, in an event without a token, its
+	// expire_time passed, and it left its queue. The event is appended at most 2 s later.
 	PoolEventKind_POOL_EVENT_KIND_EXPIRED PoolEventKind = 6
 	// EvictTask freed its slot, or its admission was revoked because too few replicas
 	// acknowledged it (`wait_replicas` of the pool).
@@ -763,19 +763,19 @@ type AdmitTaskRequest struct {
 	// The device that would run the task. Required.
 	DeviceId string `protobuf:"bytes,2,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
 	// The task; unique within its device. Empty asks for the oldest queued task of the
-	// device; the answer is NO_TASK if there is none. A queued task can also be named: it is
-	// dispatched as by a report.
+	// device; the answer is NO_TASK if there is none. A queued task can also be named: it
+	// is then dispatched as if by a report.
 	TaskId string `protobuf:"bytes,3,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// How long the lease runs: 100 ms to 24 h. Default: the pool's.
+	// Duration of the lease: 100 ms to 24 h. Default: the pool's.
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,4,opt,name=lease_duration,json=leaseDuration,proto3,oneof" json:"lease_duration,omitempty"`
-	// How long to wait for a slot: 0 to 60 s, at most until the deadline of the call. A call
-	// without a deadline gets one that is long enough. Default: 0, no waiting.
+	// How long to wait for a slot: 0 to 60 s, and not longer than the deadline of the call.
+	// A call without a deadline gets one that is long enough. Default: 0, no waiting.
 	// Waiting calls are admitted in order of arrival, on any server. A call that does not
 	// wait overtakes them only if the pool has `barging = true`. A paused pool answers
-	// PAUSED, also to waiting calls.
-	// A server that shuts down (SIGTERM) answers waiting calls UNAVAILABLE with reason
-	// SERVER_ENDING. On Redis the ticket stays in the queue for 10 s: a call for the same
-	// task at another server resumes it. It delays no other waiter.
+	// PAUSED, even to waiting calls. A server that shuts down (SIGTERM) answers waiting
+	// calls UNAVAILABLE with reason SERVER_ENDING. On Redis the ticket stays in the queue
+	// for 10 s: a call for the same task at another server resumes it. It delays no other
+	// waiter.
 	MaxWait       *durationpb.Duration `protobuf:"bytes,5,opt,name=max_wait,json=maxWait,proto3,oneof" json:"max_wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -857,25 +857,24 @@ type AdmitTaskResponse struct {
 	Replayed bool `protobuf:"varint,3,opt,name=replayed,proto3" json:"replayed,omitempty"`
 	// Usage of the pool, this task included.
 	Usage *Usage `protobuf:"bytes,4,opt,name=usage,proto3" json:"usage,omitempty"`
-	// When to ask again; above 0. Present on FULL, from the earliest end of a lease, and on
-	// PAUSED. The values are spread so that refused devices do not return together. A
-	// completed task can free a slot earlier.
+	// When to ask again; above 0. Present on FULL, derived from the earliest end of a
+	// lease, and on PAUSED. The values are spread so that refused devices do not all return
+	// at once. A completed task can free a slot earlier.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,5,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// The queued task that the lease is for. Present on ADMITTED, if it was queued.
 	Task *DispatchedTask `protobuf:"bytes,6,opt,name=task,proto3" json:"task,omitempty"`
-	// True for a fallback answer: the store is unreachable, and `on_store_failure` of the
-	// pool decides.
-	// "deny" answers FULL with a retry_after of 1 s; usage shows a full pool.
-	// "allow" admits up to the share of this server: the configured capacity divided by
-	// `replicas`, rounded down. usage is that of the share. A share of 0 answers as "deny"
-	// does, so that all servers together stay within the capacity. The settings are those of
-	// the configuration file.
-	// A share does not count the leases of the store, so the capacity can be exceeded. A task
-	// with a lease of the store gets a second one; its token is higher as far as the clocks
-	// of server and store agree. A lease of a share runs to its end after the store returns
-	// and counts in no other server: complete and renew it at this server.
-	// A store that answers but refuses writes still counts its leases: "allow" fails with
-	// UNAVAILABLE then. A call without a task_id gets no fallback answer.
+	// True for a fallback answer: the store is unreachable, and the pool's
+	// `on_store_failure` decides. "deny" answers FULL with a retry_after of 1 s; usage
+	// shows a full pool. "allow" admits up to the share of this server: the configured
+	// capacity divided by `replicas`, rounded down. usage is that of the share. A share of
+	// 0 answers as "deny" does, so that all servers together stay within the capacity. The
+	// settings are those of the configuration file. A share does not count the leases of
+	// the store, so the capacity can be exceeded. A task with a lease of the store gets a
+	// second one; its token is higher if the clocks of the server and the store agree. A
+	// lease of a share runs to its end after the store returns and counts in no other
+	// server: complete and renew it at this server. A store that answers but refuses writes
+	// still counts its leases: "allow" then fails with UNAVAILABLE. A call without a
+	// task_id gets no fallback answer.
 	Degraded      bool `protobuf:"varint,7,opt,name=degraded,proto3" json:"degraded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1142,8 +1141,8 @@ func (*AdmitTaskResult_Error) isAdmitTaskResult_Result() {}
 // The error of one item of a batch.
 type ItemError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The status code, as of a call of its own: a number of `google.rpc.Code`, for example 3
-	// for INVALID_ARGUMENT.
+	// The status code that a separate call would have: a number of `google.rpc.Code`, for
+	// example 3 for INVALID_ARGUMENT.
 	Code int32 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
 	// What failed.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
@@ -1151,7 +1150,7 @@ type ItemError struct {
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The bad fields. Present on INVALID_ARGUMENT; at most 32.
 	Violations []*ItemViolation `protobuf:"bytes,4,rep,name=violations,proto3" json:"violations,omitempty"`
-	// Time after which to send the item again. Present if a call of its own would have
+	// Time after which to send the item again. Present if a separate call would have
 	// RetryInfo.
 	RetryAfter    *durationpb.Duration `protobuf:"bytes,5,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1285,7 +1284,7 @@ type DispatchedTask struct {
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// The payload given to EnqueueTasks.
 	Payload []byte `protobuf:"bytes,2,opt,name=payload,proto3" json:"payload,omitempty"`
-	// Number of dispatches, this one included: 1 and up.
+	// Number of dispatches, this one included: 1 or more.
 	Attempt       uint32 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1345,14 +1344,14 @@ func (x *DispatchedTask) GetAttempt() uint32 {
 // The right of one task of one device to use an external system.
 type Lease struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The pool it counts in.
+	// The pool in which it counts.
 	Pool string `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
 	// The device that holds it.
 	DeviceId string `protobuf:"bytes,2,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
-	// The task it was granted for.
+	// The task for which it was granted.
 	TaskId string `protobuf:"bytes,3,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// Higher than every earlier token of the pool: let the external system refuse a token
-	// below the highest one it has seen.
+	// Higher than every earlier token of the pool. The external system should refuse tokens
+	// below the highest one that it has seen.
 	FencingToken uint64 `protobuf:"varint,4,opt,name=fencing_token,json=fencingToken,proto3" json:"fencing_token,omitempty"`
 	// When it was granted, on the engine's clock.
 	GrantTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=grant_time,json=grantTime,proto3" json:"grant_time,omitempty"`
@@ -1453,8 +1452,7 @@ type Usage struct {
 	InUse uint32 `protobuf:"varint,2,opt,name=in_use,json=inUse,proto3" json:"in_use,omitempty"`
 	// Slots free: capacity - in_use, never below 0.
 	Available uint32 `protobuf:"varint,3,opt,name=available,proto3" json:"available,omitempty"`
-	// Slots in use beyond a capacity that was lowered: in_use - capacity, never
-	// below 0.
+	// Slots in use above a capacity that was lowered: in_use - capacity, never below 0.
 	OverBy uint32 `protobuf:"varint,4,opt,name=over_by,json=overBy,proto3" json:"over_by,omitempty"`
 	// True for an answer from the denial cache: the numbers are those of the cached refusal.
 	// On FULL of AdmitTask only.
@@ -1531,7 +1529,7 @@ func (x *Usage) GetCached() bool {
 // Reports a result.
 type CompleteTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The pool the task was admitted to. Required.
+	// The pool to which the task was admitted. Required.
 	Pool string `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
 	// The device that ran it. Required.
 	DeviceId string `protobuf:"bytes,2,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
@@ -1629,7 +1627,7 @@ type CompleteTaskResponse struct {
 	Usage *Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
 	// True if the lease belongs to the fallback share of this server, and this server
 	// answered: the store was unreachable, or does not know the lease. Only this server
-	// stores the result. The result of a lease of the store fails with UNAVAILABLE instead:
+	// stores the result. For a lease of the store, the call fails with UNAVAILABLE instead:
 	// repeat it. A share does not count the leases of the store, so the capacity may have
 	// been exceeded.
 	Degraded      bool `protobuf:"varint,3,opt,name=degraded,proto3" json:"degraded,omitempty"`
@@ -1874,7 +1872,7 @@ func (*CompleteTaskResult_Error) isCompleteTaskResult_Result() {}
 // lease counts again, even above the capacity, and the events show ADMITTED.
 type RenewTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The pool the task was admitted to. Required.
+	// The pool to which the task was admitted. Required.
 	Pool string `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
 	// The device that runs it. Required.
 	DeviceId string `protobuf:"bytes,2,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
@@ -1956,7 +1954,7 @@ func (x *RenewTaskRequest) GetLeaseDuration() *durationpb.Duration {
 // Whether the lease was extended.
 type RenewTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The answer. Stop the task on every other answer than RENEWED.
+	// The answer. Stop the task on any answer other than RENEWED.
 	Verdict RenewVerdict `protobuf:"varint,1,opt,name=verdict,proto3,enum=tollgate.v1.RenewVerdict" json:"verdict,omitempty"`
 	// The extended lease, with the same token. Present on RENEWED only.
 	Lease *Lease `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`
@@ -2246,7 +2244,7 @@ func (x *GetPoolRequest) GetPool() string {
 // Carries a pool.
 type GetPoolResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The pool as it is now.
+	// The current state of the pool.
 	Pool          *Pool `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2289,7 +2287,7 @@ func (x *GetPoolResponse) GetPool() *Pool {
 	return nil
 }
 
-// A pool as it is now.
+// The current state of a pool.
 type Pool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its name.
@@ -2304,16 +2302,16 @@ type Pool struct {
 	// Earliest end of a running lease, among the 256 leases with the earliest ends; absent
 	// without running leases.
 	NextExpireTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=next_expire_time,json=nextExpireTime,proto3" json:"next_expire_time,omitempty"`
-	// Number of queued tasks, running ones included.
+	// Number of queued tasks, including running ones.
 	Queued uint64 `protobuf:"varint,6,opt,name=queued,proto3" json:"queued,omitempty"`
 	// Number of calls that wait for a slot, on all servers. Waiters of a dead server lapse
 	// within about 1.5 s; they count until no live waiter is before them.
 	Waiters uint32 `protobuf:"varint,7,opt,name=waiters,proto3" json:"waiters,omitempty"`
-	// Number of FULL answers of this server in this pool since its start; each server counts
-	// its own. The count of a pool without refusals can restart at 0 after refusals in
-	// thousands of other pools.
+	// Number of FULL answers that this server has given for this pool since its start; each
+	// server counts its own. The count of a pool without refusals can restart at 0 after
+	// refusals in thousands of other pools.
 	Refused uint64 `protobuf:"varint,11,opt,name=refused,proto3" json:"refused,omitempty"`
-	// Number of these that came from the denial cache.
+	// Number of these answers that came from the denial cache.
 	RefusedCached uint64 `protobuf:"varint,12,opt,name=refused_cached,json=refusedCached,proto3" json:"refused_cached,omitempty"`
 	// End of the hold after a failover of Redis, in which no new task is admitted
 	// (`after_failover = "hold"` of the pool). Absent without a hold, and before the first
@@ -2430,7 +2428,7 @@ type PoolConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Slots: 0 to 1,000,000. Default: 60.
 	Capacity uint32 `protobuf:"varint,1,opt,name=capacity,proto3" json:"capacity,omitempty"`
-	// How long a lease runs: 100 ms to 24 h. Default: 300 s.
+	// Duration of a lease: 100 ms to 24 h. Default: 300 s.
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,2,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
 	// How long a lease that ended without a result keeps its slot: 0 to 30
 	// days. Default: 0, reclaimed at once.
@@ -2445,7 +2443,7 @@ type PoolConfig struct {
 	// True if a call that does not wait may take a free slot before waiting calls. From the
 	// configuration file only. Default: false.
 	Barging bool `protobuf:"varint,7,opt,name=barging,proto3" json:"barging,omitempty"`
-	// Attempts of a queued task until it is dead: 1 to 1,000. Default: 3.
+	// Number of attempts after which a queued task is dead: 1 to 1,000. Default: 3.
 	MaxAttempts uint32 `protobuf:"varint,8,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
 	// Maximum number of queued tasks: 0 to 10,000,000, from the configuration file only.
 	QueuedMax uint32 `protobuf:"varint,9,opt,name=queued_max,json=queuedMax,proto3" json:"queued_max,omitempty"`
@@ -2558,9 +2556,10 @@ func (x *PoolConfig) GetHistory() uint32 {
 // Asks for a page of pools.
 type ListPoolsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Pools a page: 1 to 1,000. Default: 100.
+	// Maximum number of pools of the page: 1 to 1,000. Default: 100.
 	PageSize *uint32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	// next_page_token of the page before, of the same namespace; empty for the first.
+	// next_page_token of the previous page, of the same namespace; empty for the first
+	// page.
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2616,7 +2615,7 @@ type ListPoolsResponse struct {
 	// At most page_size pools; any page can be shorter. A pool with unreadable stored values
 	// has only a name; ConfigurePool with reset repairs it.
 	Pools []*Pool `protobuf:"bytes,1,rep,name=pools,proto3" json:"pools,omitempty"`
-	// The next page's token; empty after the last.
+	// The token of the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2671,9 +2670,10 @@ type ListLeasesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The pool. Required.
 	Pool string `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
-	// Leases a page: 1 to 1,000. Default: 100.
+	// Maximum number of leases of the page: 1 to 1,000. Default: 100.
 	PageSize *uint32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	// next_page_token of the page before, of the same namespace; empty for the first.
+	// next_page_token of the previous page, of the same namespace; empty for the first
+	// page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2735,7 +2735,7 @@ type ListLeasesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most page_size leases; any page can be shorter.
 	Leases []*Lease `protobuf:"bytes,1,rep,name=leases,proto3" json:"leases,omitempty"`
-	// The next page's token; empty after the last.
+	// The token of the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2802,8 +2802,9 @@ type ConfigurePoolRequest struct {
 	// True first removes all run-time settings, so that those of the configuration file
 	// apply, and repairs unreadable stored values.
 	Reset_ *bool `protobuf:"varint,6,opt,name=reset,proto3,oneof" json:"reset,omitempty"`
-	// Attempts of a queued task until it is dead: 1 to 1,000. Dead tasks stay dead. A task
-	// that already has that many attempts is dead with the next report of its device.
+	// Number of attempts after which a queued task is dead: 1 to 1,000. Dead tasks stay
+	// dead. A task that already has that many attempts is dead with the next report of its
+	// device.
 	MaxAttempts   *uint32 `protobuf:"varint,7,opt,name=max_attempts,json=maxAttempts,proto3,oneof" json:"max_attempts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2891,7 +2892,7 @@ func (x *ConfigurePoolRequest) GetMaxAttempts() uint32 {
 // Carries the pool after the change.
 type ConfigurePoolResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The pool as it is now.
+	// The current state of the pool.
 	Pool          *Pool `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2937,7 +2938,7 @@ func (x *ConfigurePoolResponse) GetPool() *Pool {
 // Names the task to evict.
 type EvictTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The pool the task was admitted to. Required.
+	// The pool to which the task was admitted. Required.
 	Pool string `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
 	// The device that holds the slot. Required.
 	DeviceId string `protobuf:"bytes,2,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
@@ -3126,8 +3127,8 @@ type QueuedTask struct {
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// Payload for the device, 0 to 65,536 bytes.
 	Payload []byte `protobuf:"bytes,3,opt,name=payload,proto3" json:"payload,omitempty"`
-	// The task is not dispatched after this time, on the engine's clock; at most in the year
-	// 2112. A running attempt continues. Default: no end.
+	// The task is not dispatched after this time, on the engine's clock; not later than the
+	// year 2112. A running attempt continues. Default: no limit.
 	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expire_time,json=expireTime,proto3,oneof" json:"expire_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3295,9 +3296,9 @@ func (x *EnqueueResult) GetStatus() EnqueueStatus {
 // Names the task to cancel.
 type CancelTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The pool it was queued for. Required.
+	// The pool for which it was queued. Required.
 	Pool string `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
-	// The device it was queued for. Required.
+	// The device for which it was queued. Required.
 	DeviceId string `protobuf:"bytes,2,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
 	// The task. Required.
 	TaskId        string `protobuf:"bytes,3,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
@@ -3414,9 +3415,9 @@ func (x *CancelTaskResponse) GetReplayed() bool {
 // Names the dead task to queue again.
 type RequeueTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The pool it was queued for. Required.
+	// The pool for which it was queued. Required.
 	Pool string `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
-	// The device it was queued for. Required.
+	// The device for which it was queued. Required.
 	DeviceId string `protobuf:"bytes,2,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
 	// The task. Required.
 	TaskId        string `protobuf:"bytes,3,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
@@ -3528,9 +3529,10 @@ type ListTasksRequest struct {
 	Pool string `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
 	// State of the tasks to list. Default: queued tasks, running ones included.
 	State TaskState `protobuf:"varint,2,opt,name=state,proto3,enum=tollgate.v1.TaskState" json:"state,omitempty"`
-	// Tasks a page: 1 to 1,000. Default: 100.
+	// Maximum number of tasks of the page: 1 to 1,000. Default: 100.
 	PageSize *uint32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	// next_page_token of the page before, of the same namespace; empty for the first.
+	// next_page_token of the previous page, of the same namespace; empty for the first
+	// page.
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3599,7 +3601,7 @@ type ListTasksResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most page_size tasks; any page can be shorter.
 	Tasks []*Task `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	// The next page's token; empty after the last.
+	// The token of the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3763,8 +3765,8 @@ type WatchPoolRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The pool. Required.
 	Pool string `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
-	// The cursor after which the stream starts, of an event of the same namespace; "0": with the
-	// oldest stored event. Default: new events only.
+	// The cursor after which the stream starts; it must be of an event of the same
+	// namespace. "0" starts with the oldest stored event. Default: new events only.
 	After         *string `protobuf:"bytes,2,opt,name=after,proto3,oneof" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

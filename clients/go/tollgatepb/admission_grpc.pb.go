@@ -43,12 +43,12 @@ const (
 //
 // Admits at most N devices at once to an external system.
 //
-// A pool is one external system. Each admitted task holds a lease of its own. The leases
-// are the count; there is no second counter. A pool needs no creation: an unknown name has
-// the configured defaults and no leases.
+// A pool is one external system. Each admitted task holds its own lease. The number of
+// leases is the count; there is no second counter. A pool does not have to be created: an
+// unknown name has the configured defaults and no leases.
 //
 // For every call:
-//   - A refusal is an answer (status OK and an enum that says so), not an error.
+//   - A refusal is an answer (status OK, and an enum value that says so), not an error.
 //   - Every call can be repeated: pool, device_id and task_id identify it.
 //   - Time is the engine's clock; the clocks of clients do not matter.
 //   - Names are 1 to 256 bytes of UTF-8 without control characters. They are names of the
@@ -67,8 +67,9 @@ const (
 //     memory and accepts no new names. RetryInfo.
 //   - RESOURCE_EXHAUSTED with reason OVERLOADED: this server cannot answer within the
 //     deadline of the call; nothing was decided. RetryInfo.
-//   - UNAVAILABLE: with RetryInfo, from Tollgate, the call was certainly not executed. From a
-//     client library, for a broken connection, it may have been.
+//   - UNAVAILABLE: if it has RetryInfo, it is from Tollgate, and the call was certainly not
+//     executed. If it is from a client library, because of a broken connection, the call
+//     may have been executed.
 //   - UNAVAILABLE with reason SERVER_ENDING: the call waited on a server that is shutting
 //     down. It was not admitted; call another server. RetryInfo.
 //   - UNAVAILABLE with reason STORE_REFUSES: Redis answers, but refuses writes (out of
@@ -83,25 +84,25 @@ const (
 //   - RESOURCE_EXHAUSTED with reason MESSAGE_TOO_LARGE: the message exceeds 4 MiB, as sent
 //     or decompressed. No RetryInfo: split it.
 //
-// Tasks reach devices in two ways. A backend that knows the tasks of its devices names the
-// task in AdmitTask. Or it queues tasks with EnqueueTasks: a report, an AdmitTask with an
-// empty task_id, then gets the oldest task of the device.
+// Tasks reach devices in two ways. A backend that knows the tasks of its devices names
+// the task in AdmitTask. Or it queues tasks with EnqueueTasks. A report, which is an
+// AdmitTask with an empty task_id, then gets the oldest task of the device.
 type AdmissionServiceClient interface {
 	// Asks for a slot in a pool for one task of one device, or for the device's oldest
 	// queued task.
 	//
-	// Idempotent: while the lease runs, a repeat returns the same lease. A device has one
+	// Idempotent: while the lease runs, a repeat returns the same lease. A device runs one
 	// queued task at a time: until that task ends, each report returns it. The answer to a
-	// first call can have `replayed` set; treat it as any ADMITTED.
+	// first call can have `replayed` set; treat it like any other ADMITTED.
 	//
 	// On Redis each server has a denial cache: after a FULL it answers FULL from the cache
-	// (`usage.cached`) for `denial_cache` (default 50 ms), at most until the first lease can
-	// end. A change that the server sees, such as a freed slot or new settings, clears the
-	// entry at once; changes through other servers count after that time. The cache can delay
-	// an admission; it never admits.
-	// Waiting calls, reports, and repeats of a task that this server has admitted always ask
-	// the store. A finished task, or one that another server has admitted, can get FULL from
-	// the cache for at most one second: call again, as after any FULL.
+	// (`usage.cached`) for `denial_cache` (default 50 ms), at most until the first lease
+	// can end. A change that the server sees, such as a freed slot or new settings, clears
+	// the entry at once; changes made through other servers take effect after that time.
+	// The cache can delay an admission; it never admits. Waiting calls, reports, and
+	// repeats of a task that this server has admitted always ask the store. A finished
+	// task, or one that another server has admitted, can get FULL from the cache for at
+	// most one second: call again, as after any FULL.
 	AdmitTask(ctx context.Context, in *AdmitTaskRequest, opts ...grpc.CallOption) (*AdmitTaskResponse, error)
 	// Reports the result of a task and frees its slot, never the slot of another task.
 	//
@@ -109,20 +110,21 @@ type AdmissionServiceClient interface {
 	// to a first call can be ALREADY_COMPLETED too. Treat it as a success, unless another
 	// caller reports results of the same task.
 	CompleteTask(ctx context.Context, in *CompleteTaskRequest, opts ...grpc.CallOption) (*CompleteTaskResponse, error)
-	// Extends the lease of a task, from now on.
+	// Extends the lease of a task, counted from now.
 	//
 	// Idempotent. Within the pool's expiry_grace it revives an ended lease.
 	RenewTask(ctx context.Context, in *RenewTaskRequest, opts ...grpc.CallOption) (*RenewTaskResponse, error)
 	// Decides a batch of AdmitTask calls in one round trip. Each request of the batch is an
-	// item; items can name different pools. Each item is decided as a call of its own; a batch
-	// is not atomic. Items of one pool are decided in their order. max_wait is not allowed.
+	// item; items can name different pools. Each item is decided like a separate call; a
+	// batch is not atomic. Items of one pool are decided in their order. max_wait is not
+	// allowed.
 	//
 	// An item that fails has its error in its place, and the others are still decided. An
 	// item that was not reached by the deadline of the call has code DEADLINE_EXCEEDED and
 	// reason NOT_REACHED: it was not executed. If all items are valid and fail for the same
-	// reason of the server or store, the call fails with that reason.
+	// reason, which concerns the server or the store, the call fails with that reason.
 	//
-	// Idempotent as AdmitTask is, item by item: a batch with an unknown fate can be sent
+	// Idempotent as AdmitTask is, item by item: a batch whose result is unknown can be sent
 	// again.
 	AdmitTasks(ctx context.Context, in *AdmitTasksRequest, opts ...grpc.CallOption) (*AdmitTasksResponse, error)
 	// Decides a batch of CompleteTask calls in one round trip, as AdmitTasks does.
@@ -140,61 +142,60 @@ type AdmissionServiceClient interface {
 	// A lease that ends or is renewed between two pages can be missing or appear twice.
 	ListLeases(ctx context.Context, in *ListLeasesRequest, opts ...grpc.CallOption) (*ListLeasesResponse, error)
 	// Changes settings of a pool at run time, for all servers of a Redis. They override the
-	// configuration file until a reset. The embedded engine keeps them in its data directory;
-	// without one they end with the process. Write essential limits into the file too.
-	// Granted leases keep their times.
+	// configuration file until a reset. The embedded engine keeps them in its data
+	// directory; without one, they are lost when the process ends. Write essential limits
+	// into the file too. Granted leases keep their times.
 	//
 	// Idempotent.
 	ConfigurePool(ctx context.Context, in *ConfigurePoolRequest, opts ...grpc.CallOption) (*ConfigurePoolResponse, error)
-	// Frees the slot of a task, for an operator who knows that the device will not return. A
-	// later result is recorded and answered LATE.
+	// Frees the slot of a task. For operators who know that the device will not return. A
+	// later result is recorded and answered with LATE.
 	//
-	// Idempotent: a repeat answers EVICTED with replayed. The answer to a first call can have
-	// `replayed` set: this call or an earlier one evicted the task.
+	// Idempotent: a repeat answers EVICTED with `replayed` set. The answer to a first call
+	// can have `replayed` set: this call or an earlier one evicted the task.
 	EvictTask(ctx context.Context, in *EvictTaskRequest, opts ...grpc.CallOption) (*EvictTaskResponse, error)
 	// Queues tasks for devices in the given order, each task in a separate atomic step.
 	//
-	// Idempotent: a known task answers DUPLICATE and does not change, so a batch with an
-	// unknown fate can be sent again. The answer to a first call can be DUPLICATE. If only
-	// you queue tasks with that name, count it as queued.
+	// Idempotent: a known task answers DUPLICATE and does not change, so a batch whose
+	// result is unknown can be sent again. The answer to a first call can be DUPLICATE. If
+	// no other caller queues tasks with that name, count it as queued.
 	//
 	// If the store begins to refuse writes in the middle of a batch, each task that is not
-	// queued answers UNAVAILABLE. The call fails with UNAVAILABLE only if it queued no task.
-	// It fails with DEADLINE_EXCEEDED if the fate of a task is unknown.
+	// queued answers UNAVAILABLE. The call fails with UNAVAILABLE only if it queued no
+	// task. It fails with DEADLINE_EXCEEDED if it is unknown whether a task was queued.
 	EnqueueTasks(ctx context.Context, in *EnqueueTasksRequest, opts ...grpc.CallOption) (*EnqueueTasksResponse, error)
 	// Removes a task from the queue of its device, or a dead task from the list of dead
 	// tasks.
 	//
-	// Idempotent: a repeat returns the same verdict with replayed, or CANCELLED in place of
-	// RUNNING once the lease has ended. The answer to a first call can have `replayed` set:
-	// this call or an earlier one cancelled the task.
+	// Idempotent: a repeat returns the same verdict with `replayed` set, or CANCELLED
+	// instead of RUNNING once the lease has ended. The answer to a first call can have
+	// `replayed` set: this call or an earlier one cancelled the task.
 	CancelTask(ctx context.Context, in *CancelTaskRequest, opts ...grpc.CallOption) (*CancelTaskResponse, error)
-	// Queues a dead task again, at the end of the queue of its device, with its payload. Its
-	// attempts start again: the next dispatch is attempt 1. The events show ENQUEUED.
+	// Queues a dead task again, at the end of the queue of its device, with its payload.
+	// Its attempts are counted anew: the next dispatch is attempt 1. The event is ENQUEUED.
 	//
 	// Idempotent: a repeat finds the task in the queue and answers ALREADY_QUEUED, as the
 	// answer to a first call can. A late result of an earlier attempt still completes the
 	// task.
 	RequeueTask(ctx context.Context, in *RequeueTaskRequest, opts ...grpc.CallOption) (*RequeueTaskResponse, error)
-	// Lists the queued tasks by device, the oldest of each device first. Or lists the tasks
-	// that left their queue without a result and are still remembered, the first to be
-	// forgotten first.
+	// Lists the queued tasks by device, the oldest of each device first; or the tasks that
+	// left their queue without a result and are still remembered, in the order in which
+	// they will be forgotten.
 	//
 	// A task that changes between two pages can be missing or appear twice.
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
-	// Streams the events of a pool, stored and new ones, from a cursor on.
+	// Streams the events of a pool after a cursor, both stored and new ones.
 	//
-	// Every change of state appends one event in the same atomic step. A pool keeps its last
-	// events (10,000, or the configured `history`) until 24 hours without a new one. Events
-	// arrive in order and at least once. Resume an ended stream with the cursor of its last
-	// event.
-	// If Redis loses its last writes (failover, crash), or the embedded engine its last second
-	// (a power loss with durability "interval", a kill with "none"), new events can reuse the
-	// cursors of streamed events. No gap is reported then.
+	// Every change of state appends one event in the same atomic step. A pool keeps its
+	// last events (10,000, or the configured `history`) until 24 hours without a new one.
+	// Events arrive in order and at least once. Resume an ended stream with the cursor of
+	// its last event. If Redis loses its last writes (failover, crash), or the embedded
+	// engine its last second (a power loss with durability "interval", a kill with "none"),
+	// new events can reuse the cursors of streamed events. In this case no gap is reported.
 	// The stream fails with RESOURCE_EXHAUSTED if the watcher reads too slowly to get every
 	// event, and with UNAVAILABLE when the server shuts down. It waits while the store is
-	// unreachable. A server has at most `limits.watchers` watchers, by default
-	// 10,000; further ones fail with RESOURCE_EXHAUSTED.
+	// unreachable. A server has at most `limits.watchers` watchers, by default 10,000;
+	// further ones fail with RESOURCE_EXHAUSTED.
 	WatchPool(ctx context.Context, in *WatchPoolRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchPoolResponse], error)
 }
 
@@ -381,12 +382,12 @@ type AdmissionService_WatchPoolClient = grpc.ServerStreamingClient[WatchPoolResp
 //
 // Admits at most N devices at once to an external system.
 //
-// A pool is one external system. Each admitted task holds a lease of its own. The leases
-// are the count; there is no second counter. A pool needs no creation: an unknown name has
-// the configured defaults and no leases.
+// A pool is one external system. Each admitted task holds its own lease. The number of
+// leases is the count; there is no second counter. A pool does not have to be created: an
+// unknown name has the configured defaults and no leases.
 //
 // For every call:
-//   - A refusal is an answer (status OK and an enum that says so), not an error.
+//   - A refusal is an answer (status OK, and an enum value that says so), not an error.
 //   - Every call can be repeated: pool, device_id and task_id identify it.
 //   - Time is the engine's clock; the clocks of clients do not matter.
 //   - Names are 1 to 256 bytes of UTF-8 without control characters. They are names of the
@@ -405,8 +406,9 @@ type AdmissionService_WatchPoolClient = grpc.ServerStreamingClient[WatchPoolResp
 //     memory and accepts no new names. RetryInfo.
 //   - RESOURCE_EXHAUSTED with reason OVERLOADED: this server cannot answer within the
 //     deadline of the call; nothing was decided. RetryInfo.
-//   - UNAVAILABLE: with RetryInfo, from Tollgate, the call was certainly not executed. From a
-//     client library, for a broken connection, it may have been.
+//   - UNAVAILABLE: if it has RetryInfo, it is from Tollgate, and the call was certainly not
+//     executed. If it is from a client library, because of a broken connection, the call
+//     may have been executed.
 //   - UNAVAILABLE with reason SERVER_ENDING: the call waited on a server that is shutting
 //     down. It was not admitted; call another server. RetryInfo.
 //   - UNAVAILABLE with reason STORE_REFUSES: Redis answers, but refuses writes (out of
@@ -421,25 +423,25 @@ type AdmissionService_WatchPoolClient = grpc.ServerStreamingClient[WatchPoolResp
 //   - RESOURCE_EXHAUSTED with reason MESSAGE_TOO_LARGE: the message exceeds 4 MiB, as sent
 //     or decompressed. No RetryInfo: split it.
 //
-// Tasks reach devices in two ways. A backend that knows the tasks of its devices names the
-// task in AdmitTask. Or it queues tasks with EnqueueTasks: a report, an AdmitTask with an
-// empty task_id, then gets the oldest task of the device.
+// Tasks reach devices in two ways. A backend that knows the tasks of its devices names
+// the task in AdmitTask. Or it queues tasks with EnqueueTasks. A report, which is an
+// AdmitTask with an empty task_id, then gets the oldest task of the device.
 type AdmissionServiceServer interface {
 	// Asks for a slot in a pool for one task of one device, or for the device's oldest
 	// queued task.
 	//
-	// Idempotent: while the lease runs, a repeat returns the same lease. A device has one
+	// Idempotent: while the lease runs, a repeat returns the same lease. A device runs one
 	// queued task at a time: until that task ends, each report returns it. The answer to a
-	// first call can have `replayed` set; treat it as any ADMITTED.
+	// first call can have `replayed` set; treat it like any other ADMITTED.
 	//
 	// On Redis each server has a denial cache: after a FULL it answers FULL from the cache
-	// (`usage.cached`) for `denial_cache` (default 50 ms), at most until the first lease can
-	// end. A change that the server sees, such as a freed slot or new settings, clears the
-	// entry at once; changes through other servers count after that time. The cache can delay
-	// an admission; it never admits.
-	// Waiting calls, reports, and repeats of a task that this server has admitted always ask
-	// the store. A finished task, or one that another server has admitted, can get FULL from
-	// the cache for at most one second: call again, as after any FULL.
+	// (`usage.cached`) for `denial_cache` (default 50 ms), at most until the first lease
+	// can end. A change that the server sees, such as a freed slot or new settings, clears
+	// the entry at once; changes made through other servers take effect after that time.
+	// The cache can delay an admission; it never admits. Waiting calls, reports, and
+	// repeats of a task that this server has admitted always ask the store. A finished
+	// task, or one that another server has admitted, can get FULL from the cache for at
+	// most one second: call again, as after any FULL.
 	AdmitTask(context.Context, *AdmitTaskRequest) (*AdmitTaskResponse, error)
 	// Reports the result of a task and frees its slot, never the slot of another task.
 	//
@@ -447,20 +449,21 @@ type AdmissionServiceServer interface {
 	// to a first call can be ALREADY_COMPLETED too. Treat it as a success, unless another
 	// caller reports results of the same task.
 	CompleteTask(context.Context, *CompleteTaskRequest) (*CompleteTaskResponse, error)
-	// Extends the lease of a task, from now on.
+	// Extends the lease of a task, counted from now.
 	//
 	// Idempotent. Within the pool's expiry_grace it revives an ended lease.
 	RenewTask(context.Context, *RenewTaskRequest) (*RenewTaskResponse, error)
 	// Decides a batch of AdmitTask calls in one round trip. Each request of the batch is an
-	// item; items can name different pools. Each item is decided as a call of its own; a batch
-	// is not atomic. Items of one pool are decided in their order. max_wait is not allowed.
+	// item; items can name different pools. Each item is decided like a separate call; a
+	// batch is not atomic. Items of one pool are decided in their order. max_wait is not
+	// allowed.
 	//
 	// An item that fails has its error in its place, and the others are still decided. An
 	// item that was not reached by the deadline of the call has code DEADLINE_EXCEEDED and
 	// reason NOT_REACHED: it was not executed. If all items are valid and fail for the same
-	// reason of the server or store, the call fails with that reason.
+	// reason, which concerns the server or the store, the call fails with that reason.
 	//
-	// Idempotent as AdmitTask is, item by item: a batch with an unknown fate can be sent
+	// Idempotent as AdmitTask is, item by item: a batch whose result is unknown can be sent
 	// again.
 	AdmitTasks(context.Context, *AdmitTasksRequest) (*AdmitTasksResponse, error)
 	// Decides a batch of CompleteTask calls in one round trip, as AdmitTasks does.
@@ -478,61 +481,60 @@ type AdmissionServiceServer interface {
 	// A lease that ends or is renewed between two pages can be missing or appear twice.
 	ListLeases(context.Context, *ListLeasesRequest) (*ListLeasesResponse, error)
 	// Changes settings of a pool at run time, for all servers of a Redis. They override the
-	// configuration file until a reset. The embedded engine keeps them in its data directory;
-	// without one they end with the process. Write essential limits into the file too.
-	// Granted leases keep their times.
+	// configuration file until a reset. The embedded engine keeps them in its data
+	// directory; without one, they are lost when the process ends. Write essential limits
+	// into the file too. Granted leases keep their times.
 	//
 	// Idempotent.
 	ConfigurePool(context.Context, *ConfigurePoolRequest) (*ConfigurePoolResponse, error)
-	// Frees the slot of a task, for an operator who knows that the device will not return. A
-	// later result is recorded and answered LATE.
+	// Frees the slot of a task. For operators who know that the device will not return. A
+	// later result is recorded and answered with LATE.
 	//
-	// Idempotent: a repeat answers EVICTED with replayed. The answer to a first call can have
-	// `replayed` set: this call or an earlier one evicted the task.
+	// Idempotent: a repeat answers EVICTED with `replayed` set. The answer to a first call
+	// can have `replayed` set: this call or an earlier one evicted the task.
 	EvictTask(context.Context, *EvictTaskRequest) (*EvictTaskResponse, error)
 	// Queues tasks for devices in the given order, each task in a separate atomic step.
 	//
-	// Idempotent: a known task answers DUPLICATE and does not change, so a batch with an
-	// unknown fate can be sent again. The answer to a first call can be DUPLICATE. If only
-	// you queue tasks with that name, count it as queued.
+	// Idempotent: a known task answers DUPLICATE and does not change, so a batch whose
+	// result is unknown can be sent again. The answer to a first call can be DUPLICATE. If
+	// no other caller queues tasks with that name, count it as queued.
 	//
 	// If the store begins to refuse writes in the middle of a batch, each task that is not
-	// queued answers UNAVAILABLE. The call fails with UNAVAILABLE only if it queued no task.
-	// It fails with DEADLINE_EXCEEDED if the fate of a task is unknown.
+	// queued answers UNAVAILABLE. The call fails with UNAVAILABLE only if it queued no
+	// task. It fails with DEADLINE_EXCEEDED if it is unknown whether a task was queued.
 	EnqueueTasks(context.Context, *EnqueueTasksRequest) (*EnqueueTasksResponse, error)
 	// Removes a task from the queue of its device, or a dead task from the list of dead
 	// tasks.
 	//
-	// Idempotent: a repeat returns the same verdict with replayed, or CANCELLED in place of
-	// RUNNING once the lease has ended. The answer to a first call can have `replayed` set:
-	// this call or an earlier one cancelled the task.
+	// Idempotent: a repeat returns the same verdict with `replayed` set, or CANCELLED
+	// instead of RUNNING once the lease has ended. The answer to a first call can have
+	// `replayed` set: this call or an earlier one cancelled the task.
 	CancelTask(context.Context, *CancelTaskRequest) (*CancelTaskResponse, error)
-	// Queues a dead task again, at the end of the queue of its device, with its payload. Its
-	// attempts start again: the next dispatch is attempt 1. The events show ENQUEUED.
+	// Queues a dead task again, at the end of the queue of its device, with its payload.
+	// Its attempts are counted anew: the next dispatch is attempt 1. The event is ENQUEUED.
 	//
 	// Idempotent: a repeat finds the task in the queue and answers ALREADY_QUEUED, as the
 	// answer to a first call can. A late result of an earlier attempt still completes the
 	// task.
 	RequeueTask(context.Context, *RequeueTaskRequest) (*RequeueTaskResponse, error)
-	// Lists the queued tasks by device, the oldest of each device first. Or lists the tasks
-	// that left their queue without a result and are still remembered, the first to be
-	// forgotten first.
+	// Lists the queued tasks by device, the oldest of each device first; or the tasks that
+	// left their queue without a result and are still remembered, in the order in which
+	// they will be forgotten.
 	//
 	// A task that changes between two pages can be missing or appear twice.
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
-	// Streams the events of a pool, stored and new ones, from a cursor on.
+	// Streams the events of a pool after a cursor, both stored and new ones.
 	//
-	// Every change of state appends one event in the same atomic step. A pool keeps its last
-	// events (10,000, or the configured `history`) until 24 hours without a new one. Events
-	// arrive in order and at least once. Resume an ended stream with the cursor of its last
-	// event.
-	// If Redis loses its last writes (failover, crash), or the embedded engine its last second
-	// (a power loss with durability "interval", a kill with "none"), new events can reuse the
-	// cursors of streamed events. No gap is reported then.
+	// Every change of state appends one event in the same atomic step. A pool keeps its
+	// last events (10,000, or the configured `history`) until 24 hours without a new one.
+	// Events arrive in order and at least once. Resume an ended stream with the cursor of
+	// its last event. If Redis loses its last writes (failover, crash), or the embedded
+	// engine its last second (a power loss with durability "interval", a kill with "none"),
+	// new events can reuse the cursors of streamed events. In this case no gap is reported.
 	// The stream fails with RESOURCE_EXHAUSTED if the watcher reads too slowly to get every
 	// event, and with UNAVAILABLE when the server shuts down. It waits while the store is
-	// unreachable. A server has at most `limits.watchers` watchers, by default
-	// 10,000; further ones fail with RESOURCE_EXHAUSTED.
+	// unreachable. A server has at most `limits.watchers` watchers, by default 10,000;
+	// further ones fail with RESOURCE_EXHAUSTED.
 	WatchPool(*WatchPoolRequest, grpc.ServerStreamingServer[WatchPoolResponse]) error
 	mustEmbedUnimplementedAdmissionServiceServer()
 }

@@ -187,15 +187,15 @@ type AcquireLockRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The lock, for example `nightly-report`. Required.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The future holder: unique among the competitors, for example a host and a process, or a
-	// request id. Two callers with the same owner share its lease. Required. Waiting calls of
-	// one owner share a ticket. It belongs to the latest call; the other calls learn the
-	// result within about 5 s.
+	// The future holder, for example a host and a process, or a request id. It must be
+	// unique among the competitors. Two callers with the same owner share its lease.
+	// Required. Waiting calls of one owner share a ticket. It belongs to the latest call;
+	// the other calls learn the result within about 5 s.
 	Owner string `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
-	// How long the lease runs: 1 ms to 30 days. Default: 30 s.
+	// Duration of the lease: 1 ms to 30 days. Default: 30 s.
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,3,opt,name=lease_duration,json=leaseDuration,proto3,oneof" json:"lease_duration,omitempty"`
-	// How long to wait for the lock: 0 to 60 s, at most until the deadline of the call. A
-	// call without a deadline gets one that is long enough. Default: 0, no waiting.
+	// How long to wait for the lock: 0 to 60 s, and not longer than the deadline of the
+	// call. A call without a deadline gets one that is long enough. Default: 0, no waiting.
 	MaxWait       *durationpb.Duration `protobuf:"bytes,4,opt,name=max_wait,json=maxWait,proto3,oneof" json:"max_wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -434,7 +434,7 @@ func (x *LockLease) GetExpiresIn() *durationpb.Duration {
 	return nil
 }
 
-// Asks for more time.
+// Asks for an extension of a lease.
 type RenewLockRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The lock. Required.

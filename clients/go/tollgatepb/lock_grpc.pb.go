@@ -30,12 +30,13 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Locks: one owner at a time, for the length of a lease.
+// Locks: one owner at a time, for the duration of a lease.
 //
-// A lock needs no creation. Its owner holds a lease, which ends at its expiry, so a dead
-// owner frees the lock. Each lease has a fencing token, which is higher than every earlier
-// token of the lock. A holder that stalls past its lease may continue to write. Let the
-// guarded storage keep the highest token it has seen and refuse lower ones.
+// A lock does not have to be created. Its owner holds a lease, which expires, so the lock
+// of a dead owner becomes free. Each lease has a fencing token, which is higher than
+// every earlier token of the lock. A holder that stalls past its lease may continue to
+// write. The guarded storage should therefore remember the highest token that it has
+// seen, and refuse lower ones.
 //
 // A call with max_wait joins the queue of the lock, on any server. Waiters get the lock in
 // order of arrival, and only the next one is woken. A waiter leaves the queue when its call
@@ -48,9 +49,9 @@ const (
 // s: a call of the same owner resumes it. It delays no other waiter. The queue of the
 // embedded engine ends with its server.
 //
-// A connection carries `limits.connection_streams` calls at a time, by default 256, waiting
-// calls included. A client with more needs another connection, also to renew and release
-// its locks.
+// A connection carries up to `limits.connection_streams` simultaneous calls, by default
+// 256, waiting calls included. A client with more calls needs another connection, also to
+// renew and release its locks.
 //
 // Guarantees:
 //   - Always: one owner at a time holds the lock on the engine's clock, and tokens rise. This
@@ -64,9 +65,9 @@ const (
 //     even if the clock of the new primary is behind by up to an hour (docs/reliability.md).
 //     Guard data that only one holder may write with the token.
 //
-// An owner can hold a lock without knowing it, if its call was cancelled or its connection
-// broke during the grant. It gets that lease when it asks again; otherwise the lease ends
-// at its expiry.
+// An owner can hold a lock without knowing it, if its call was cancelled or its
+// connection broke during the grant. It gets that lease when it asks again; otherwise the
+// lease ends when it expires.
 //
 // For every call:
 // - Time is the engine's clock; the clocks of clients do not matter.
@@ -94,12 +95,12 @@ const (
 //   - RESOURCE_EXHAUSTED with reason MESSAGE_TOO_LARGE: the message exceeds 64 KiB, as sent
 //     or decompressed. No RetryInfo.
 type LockServiceClient interface {
-	// Takes a lock, waiting for it up to max_wait.
+	// Acquires a lock; waits for it for up to max_wait.
 	//
-	// Idempotent: an owner that holds the lock gets its lease with replayed. The answer to a
-	// first call can have `replayed` set; treat it as any ACQUIRED.
+	// Idempotent: an owner that holds the lock gets its lease with `replayed` set. The
+	// answer to a first call can have `replayed` set; treat it like any other ACQUIRED.
 	AcquireLock(ctx context.Context, in *AcquireLockRequest, opts ...grpc.CallOption) (*AcquireLockResponse, error)
-	// Extends the owner's lease, from now on.
+	// Extends the owner's lease, counted from now.
 	//
 	// Idempotent. NOT_HELD means that the lease has ended, even if no other owner holds the
 	// lock: stop the guarded work.
@@ -112,7 +113,8 @@ type LockServiceClient interface {
 	ReleaseLock(ctx context.Context, in *ReleaseLockRequest, opts ...grpc.CallOption) (*ReleaseLockResponse, error)
 	// Returns the holder of a lock and the number of waiting calls.
 	GetLock(ctx context.Context, in *GetLockRequest, opts ...grpc.CallOption) (*GetLockResponse, error)
-	// Lists the held locks, in no order. Free locks are not listed, not even with waiters.
+	// Lists the held locks, in no particular order. Free locks are not listed, not even
+	// with waiters.
 	//
 	// A lock that is held during the whole listing appears, and can appear twice. A lock that
 	// is acquired or released between two pages can be missing. While slots of a Redis Cluster
@@ -182,12 +184,13 @@ func (c *lockServiceClient) ListLocks(ctx context.Context, in *ListLocksRequest,
 // All implementations must embed UnimplementedLockServiceServer
 // for forward compatibility.
 //
-// Locks: one owner at a time, for the length of a lease.
+// Locks: one owner at a time, for the duration of a lease.
 //
-// A lock needs no creation. Its owner holds a lease, which ends at its expiry, so a dead
-// owner frees the lock. Each lease has a fencing token, which is higher than every earlier
-// token of the lock. A holder that stalls past its lease may continue to write. Let the
-// guarded storage keep the highest token it has seen and refuse lower ones.
+// A lock does not have to be created. Its owner holds a lease, which expires, so the lock
+// of a dead owner becomes free. Each lease has a fencing token, which is higher than
+// every earlier token of the lock. A holder that stalls past its lease may continue to
+// write. The guarded storage should therefore remember the highest token that it has
+// seen, and refuse lower ones.
 //
 // A call with max_wait joins the queue of the lock, on any server. Waiters get the lock in
 // order of arrival, and only the next one is woken. A waiter leaves the queue when its call
@@ -200,9 +203,9 @@ func (c *lockServiceClient) ListLocks(ctx context.Context, in *ListLocksRequest,
 // s: a call of the same owner resumes it. It delays no other waiter. The queue of the
 // embedded engine ends with its server.
 //
-// A connection carries `limits.connection_streams` calls at a time, by default 256, waiting
-// calls included. A client with more needs another connection, also to renew and release
-// its locks.
+// A connection carries up to `limits.connection_streams` simultaneous calls, by default
+// 256, waiting calls included. A client with more calls needs another connection, also to
+// renew and release its locks.
 //
 // Guarantees:
 //   - Always: one owner at a time holds the lock on the engine's clock, and tokens rise. This
@@ -216,9 +219,9 @@ func (c *lockServiceClient) ListLocks(ctx context.Context, in *ListLocksRequest,
 //     even if the clock of the new primary is behind by up to an hour (docs/reliability.md).
 //     Guard data that only one holder may write with the token.
 //
-// An owner can hold a lock without knowing it, if its call was cancelled or its connection
-// broke during the grant. It gets that lease when it asks again; otherwise the lease ends
-// at its expiry.
+// An owner can hold a lock without knowing it, if its call was cancelled or its
+// connection broke during the grant. It gets that lease when it asks again; otherwise the
+// lease ends when it expires.
 //
 // For every call:
 // - Time is the engine's clock; the clocks of clients do not matter.
@@ -246,12 +249,12 @@ func (c *lockServiceClient) ListLocks(ctx context.Context, in *ListLocksRequest,
 //   - RESOURCE_EXHAUSTED with reason MESSAGE_TOO_LARGE: the message exceeds 64 KiB, as sent
 //     or decompressed. No RetryInfo.
 type LockServiceServer interface {
-	// Takes a lock, waiting for it up to max_wait.
+	// Acquires a lock; waits for it for up to max_wait.
 	//
-	// Idempotent: an owner that holds the lock gets its lease with replayed. The answer to a
-	// first call can have `replayed` set; treat it as any ACQUIRED.
+	// Idempotent: an owner that holds the lock gets its lease with `replayed` set. The
+	// answer to a first call can have `replayed` set; treat it like any other ACQUIRED.
 	AcquireLock(context.Context, *AcquireLockRequest) (*AcquireLockResponse, error)
-	// Extends the owner's lease, from now on.
+	// Extends the owner's lease, counted from now.
 	//
 	// Idempotent. NOT_HELD means that the lease has ended, even if no other owner holds the
 	// lock: stop the guarded work.
@@ -264,7 +267,8 @@ type LockServiceServer interface {
 	ReleaseLock(context.Context, *ReleaseLockRequest) (*ReleaseLockResponse, error)
 	// Returns the holder of a lock and the number of waiting calls.
 	GetLock(context.Context, *GetLockRequest) (*GetLockResponse, error)
-	// Lists the held locks, in no order. Free locks are not listed, not even with waiters.
+	// Lists the held locks, in no particular order. Free locks are not listed, not even
+	// with waiters.
 	//
 	// A lock that is held during the whole listing appears, and can appear twice. A lock that
 	// is acquired or released between two pages can be missing. While slots of a Redis Cluster

@@ -32,13 +32,14 @@ const (
 	// A window starts with its first call; later calls do not move it. Around the boundary of
 	// two windows up to twice max can pass in a short time.
 	Algorithm_ALGORITHM_FIXED_WINDOW Algorithm = 1
-	// Windows of the clock: the second, minute, hour or day of a UTC offset. The same burst
-	// at the boundary, for all keys at once.
+	// Windows of the clock: the second, minute, hour or day at a UTC offset. The same burst
+	// is possible at the boundary, for all keys at once.
 	Algorithm_ALGORITHM_CALENDAR_WINDOW Algorithm = 2
-	// At most max in any interval of the window's length. A call is given back up to 1/60 of
-	// a window late; memory does not grow with max.
+	// At most max calls in any interval of the window's length. A call is given back up to
+	// 1/60 of a window late; memory use does not grow with max.
 	Algorithm_ALGORITHM_SLIDING_WINDOW Algorithm = 3
-	// GCRA: max per window, evenly, and burst at once. At most burst + max in any window.
+	// GCRA: max calls per window, evenly spaced, and burst calls at once. At most burst +
+	// max calls in any window.
 	Algorithm_ALGORITHM_TOKEN_BUCKET Algorithm = 4
 )
 
@@ -400,8 +401,8 @@ type Rule struct {
 	Tiers []*Tier `protobuf:"bytes,2,rep,name=tiers,proto3" json:"tiers,omitempty"`
 	// Offset of calendar windows from UTC: -14 h to 14 h, whole minutes. Default: 0.
 	UtcOffset *durationpb.Duration `protobuf:"bytes,3,opt,name=utc_offset,json=utcOffset,proto3" json:"utc_offset,omitempty"`
-	// Time after the end of a ban in which the next ban counts as a further strike. Default:
-	// 24 h.
+	// Time after the end of a ban during which the next ban counts as a further strike.
+	// Default: 24 h.
 	BanMemory     *durationpb.Duration `protobuf:"bytes,4,opt,name=ban_memory,json=banMemory,proto3" json:"ban_memory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -469,8 +470,9 @@ func (x *Rule) GetBanMemory() *durationpb.Duration {
 type Limit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the limit, 1 to 256 bytes; may be empty if the rule has one limit. Usage is
-	// stored under it: changed numbers apply to usage that is already counted. Another
-	// algorithm starts at zero; so may a calendar window with another length or offset.
+	// stored under this name: changed numbers apply to usage that is already counted.
+	// Another algorithm starts at zero; so may a calendar window with another length or
+	// offset.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Number of calls that may pass in a window: 0 (none) to 1,000,000,000; for TOKEN_BUCKET
 	// at most 90,000,000. Required, except for the first limit of a rule with a THROTTLE or
@@ -644,15 +646,14 @@ type CheckRateResponse struct {
 	// For a call with a higher cost, retry_after may be too short.
 	Cached bool `protobuf:"varint,9,opt,name=cached,proto3" json:"cached,omitempty"`
 	// True for a fallback answer: the store is unreachable, and `on_store_failure` of the
-	// policy decides. Calls with their own rule fail instead.
-	// "deny" answers THROTTLE with a retry_after of 1 s and no limits.
-	// "allow" counts on this server alone, against its share: each max, burst and `above`
-	// divided by `replicas`. A number above 0 has a share of at least 1, so with more servers
-	// than a limit each server allows one. In limits, max and remaining are those of the
-	// whole rule.
-	// A share does not know the usage and bans of the store, so a limit can be exceeded. The
-	// store never learns of usage and bans of a share. A store that answers but refuses
-	// writes fails the call with UNAVAILABLE.
+	// policy decides. Calls with their own rule fail instead. "deny" answers THROTTLE with
+	// a retry_after of 1 s and no limits. "allow" counts on this server alone, against its
+	// share: each max, burst and `above` divided by `replicas`. The share of a number above
+	// 0 is at least 1, so if there are more servers than a limit allows calls, each server
+	// allows one. In limits, max and remaining are those of the whole rule. A share does
+	// not know the usage and bans of the store, so a limit can be exceeded. The store never
+	// learns of usage and bans of a share. A store that answers but refuses writes fails
+	// the call with UNAVAILABLE.
 	Degraded      bool `protobuf:"varint,10,opt,name=degraded,proto3" json:"degraded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -765,9 +766,9 @@ type LimitUsage struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Maximum under the current rule; burst of a token bucket.
 	Max uint64 `protobuf:"varint,2,opt,name=max,proto3" json:"max,omitempty"`
-	// Calls counted; of a token bucket, calls that are not given back yet.
+	// Number of counted calls; for a token bucket, of calls that are not given back yet.
 	Count uint64 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
-	// max less count, at least 0.
+	// max minus count, at least 0.
 	Remaining uint64 `protobuf:"varint,4,opt,name=remaining,proto3" json:"remaining,omitempty"`
 	// Time until all usage is given back if the key makes no call; 0 without usage.
 	ResetAfter *durationpb.Duration `protobuf:"bytes,5,opt,name=reset_after,json=resetAfter,proto3" json:"reset_after,omitempty"`
@@ -1481,9 +1482,10 @@ type ListBansRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The policy; empty for rules given in calls.
 	Policy string `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
-	// Bans of the page, 1 to 1000. Default: 100. A page may hold fewer.
+	// Maximum number of bans of the page: 1 to 1,000. Default: 100. A page can be shorter.
 	PageSize *uint32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	// next_page_token of the page before, of the same namespace; empty for the first.
+	// next_page_token of the previous page, of the same namespace; empty for the first
+	// page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1545,7 +1547,7 @@ type ListBansResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The bans.
 	Bans []*Ban `protobuf:"bytes,1,rep,name=bans,proto3" json:"bans,omitempty"`
-	// For the next page; empty when this is the last.
+	// The token of the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1802,8 +1804,8 @@ type WatchRatesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The policy. Required.
 	Policy string `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
-	// The cursor after which the stream starts, of an event of the same namespace; "0": with the
-	// oldest stored event. Default: new events only.
+	// The cursor after which the stream starts; it must be of an event of the same
+	// namespace. "0" starts with the oldest stored event. Default: new events only.
 	After         *string `protobuf:"bytes,2,opt,name=after,proto3,oneof" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1910,7 +1912,8 @@ type RateEvent struct {
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	// When it happened, on the engine's clock; absent on GAP.
 	EventTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=event_time,json=eventTime,proto3" json:"event_time,omitempty"`
-	// The `above` of the reached tier. Present on WARNED, THROTTLED, and on BANNED by a rule.
+	// The `above` of the reached tier. Present on WARNED, on THROTTLED, and on a BANNED
+	// that a rule caused.
 	Above *uint64 `protobuf:"varint,5,opt,name=above,proto3,oneof" json:"above,omitempty"`
 	// The count on the first limit, the call that reached the tier included. Present with
 	// above.

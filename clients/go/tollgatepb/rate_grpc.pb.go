@@ -121,7 +121,7 @@ type RateServiceClient interface {
 	Unban(ctx context.Context, in *UnbanRequest, opts ...grpc.CallOption) (*UnbanResponse, error)
 	// Returns the usage of a key under each limit of a policy, its ban and its strikes.
 	//
-	// Reads from the store, past the denial cache. Counts no call and changes nothing.
+	// Reads from the store, bypassing the denial cache. Counts no call and changes nothing.
 	GetKey(ctx context.Context, in *GetKeyRequest, opts ...grpc.CallOption) (*GetKeyResponse, error)
 	// Lists the running bans of a policy, the earliest end first. A ban that was replaced by
 	// a shorter one is listed at the position of the longer one.
@@ -133,19 +133,20 @@ type RateServiceClient interface {
 	ListBans(ctx context.Context, in *ListBansRequest, opts ...grpc.CallOption) (*ListBansResponse, error)
 	// Lists the configured policies, by name.
 	ListPolicies(ctx context.Context, in *ListPoliciesRequest, opts ...grpc.CallOption) (*ListPoliciesResponse, error)
-	// Streams the notices and bans of the keys of a policy, stored and new ones, from a
-	// cursor on.
+	// Streams the notices and bans of the keys of a policy after a cursor, both stored and
+	// new ones.
 	//
-	// Each event is appended in the same atomic step as its change. WARNED and THROTTLED are
-	// sent when CheckRate answers `crossed`, once per tier and window. BANNED is sent for
-	// every new ban, UNBANNED for every ban that is lifted before its end. The end of a ban,
-	// a repeated answer and a call of cost 0 cause no event. Rules in calls have no events.
+	// Each event is appended in the same atomic step as its change. WARNED and THROTTLED
+	// are sent when CheckRate answers `crossed`, once per tier and window. BANNED is sent
+	// for every new ban, UNBANNED for every ban that is lifted before its end. The end of a
+	// ban, a repeated answer and a call of cost 0 cause no event. Rules that are given in
+	// calls cause no events.
 	//
 	// The keys of a policy are spread over 32 partitions. Each keeps its last 1,000 events
-	// until 24 hours without a new one: 32,000 events for many keys, 1,000 for a single key.
-	// Events arrive at least once: in order for one key, and by time for different keys as
-	// far as they were read together. Resume an ended stream with the cursor of its last
-	// event.
+	// until 24 hours without a new one: 32,000 events for many keys, 1,000 for a single
+	// key. Events arrive at least once. Events of one key arrive in order; events of
+	// different keys that were read together arrive by time. Resume an ended stream with
+	// the cursor of its last event.
 	//
 	// The stream fails with RESOURCE_EXHAUSTED if the watcher reads too slowly to get every
 	// event, and with UNAVAILABLE when the server shuts down. It waits while the store is
@@ -352,7 +353,7 @@ type RateServiceServer interface {
 	Unban(context.Context, *UnbanRequest) (*UnbanResponse, error)
 	// Returns the usage of a key under each limit of a policy, its ban and its strikes.
 	//
-	// Reads from the store, past the denial cache. Counts no call and changes nothing.
+	// Reads from the store, bypassing the denial cache. Counts no call and changes nothing.
 	GetKey(context.Context, *GetKeyRequest) (*GetKeyResponse, error)
 	// Lists the running bans of a policy, the earliest end first. A ban that was replaced by
 	// a shorter one is listed at the position of the longer one.
@@ -364,19 +365,20 @@ type RateServiceServer interface {
 	ListBans(context.Context, *ListBansRequest) (*ListBansResponse, error)
 	// Lists the configured policies, by name.
 	ListPolicies(context.Context, *ListPoliciesRequest) (*ListPoliciesResponse, error)
-	// Streams the notices and bans of the keys of a policy, stored and new ones, from a
-	// cursor on.
+	// Streams the notices and bans of the keys of a policy after a cursor, both stored and
+	// new ones.
 	//
-	// Each event is appended in the same atomic step as its change. WARNED and THROTTLED are
-	// sent when CheckRate answers `crossed`, once per tier and window. BANNED is sent for
-	// every new ban, UNBANNED for every ban that is lifted before its end. The end of a ban,
-	// a repeated answer and a call of cost 0 cause no event. Rules in calls have no events.
+	// Each event is appended in the same atomic step as its change. WARNED and THROTTLED
+	// are sent when CheckRate answers `crossed`, once per tier and window. BANNED is sent
+	// for every new ban, UNBANNED for every ban that is lifted before its end. The end of a
+	// ban, a repeated answer and a call of cost 0 cause no event. Rules that are given in
+	// calls cause no events.
 	//
 	// The keys of a policy are spread over 32 partitions. Each keeps its last 1,000 events
-	// until 24 hours without a new one: 32,000 events for many keys, 1,000 for a single key.
-	// Events arrive at least once: in order for one key, and by time for different keys as
-	// far as they were read together. Resume an ended stream with the cursor of its last
-	// event.
+	// until 24 hours without a new one: 32,000 events for many keys, 1,000 for a single
+	// key. Events arrive at least once. Events of one key arrive in order; events of
+	// different keys that were read together arrive by time. Resume an ended stream with
+	// the cursor of its last event.
 	//
 	// The stream fails with RESOURCE_EXHAUSTED if the watcher reads too slowly to get every
 	// event, and with UNAVAILABLE when the server shuts down. It waits while the store is

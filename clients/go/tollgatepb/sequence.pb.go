@@ -33,9 +33,9 @@ type NextSequenceRequest struct {
 	// 2^63-1, with a calendar 1 to 1,000,000. Default: 1.
 	Step *int64 `protobuf:"varint,3,opt,name=step,proto3,oneof" json:"step,omitempty"`
 	// Lower bound of the values: 0 to 2^63-1. A floor above the next value skips the values
-	// between them. With a calendar it has the digits of a value. Digits that are no valid
-	// time, such as second 60, mean the next valid one. A floor more than `ahead_max` beyond
-	// the clock is INVALID_ARGUMENT. Default: none.
+	// between them. With a calendar it has the digits of a value. Digits that are not a
+	// valid time, such as second 60, mean the next valid one. A floor more than `ahead_max`
+	// beyond the clock is INVALID_ARGUMENT. Default: none.
 	Floor *uint64 `protobuf:"varint,4,opt,name=floor,proto3,oneof" json:"floor,omitempty"`
 	// Identifies the request: a repeat within 5 minutes returns the first answer. Empty:
 	// every call gets new values.
@@ -340,9 +340,9 @@ type SetSequenceFloorRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The sequence. Required.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Lower bound of the next value: 0 to 2^63-1. With a calendar it has the digits of a value.
-	// Digits that are no valid time, such as second 60, mean the next valid one. A floor more
-	// than `ahead_max` beyond the clock is INVALID_ARGUMENT. Required.
+	// Lower bound of the next value: 0 to 2^63-1. With a calendar it has the digits of a
+	// value. Digits that are not a valid time, such as second 60, mean the next valid one.
+	// A floor more than `ahead_max` beyond the clock is INVALID_ARGUMENT. Required.
 	Floor         *uint64 `protobuf:"varint,2,opt,name=floor,proto3,oneof" json:"floor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -398,8 +398,8 @@ type SetSequenceFloorResponse struct {
 	// Whether the floor is above the last value. If not, nothing changed: the next value is
 	// above the floor anyway.
 	Applied bool `protobuf:"varint,1,opt,name=applied,proto3" json:"applied,omitempty"`
-	// The value that the next one is above: the one before the floor if it applied, else the
-	// last one that was given out. 0 if there is none.
+	// The next value is above this one. It is the value before the floor if the floor
+	// applied, else the last value that was given out; 0 if there is none.
 	Last uint64 `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"`
 	// That value in the layout of the name; empty without a layout.
 	Serial        string `protobuf:"bytes,3,opt,name=serial,proto3" json:"serial,omitempty"`
@@ -464,10 +464,10 @@ type ListSequencesRequest struct {
 	// Lists only sequences whose name begins with this text: up to 256 bytes of UTF-8 without
 	// control characters. Empty: all sequences.
 	Prefix string `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
-	// Sequences a page: 1 to 1,000. Default: 100.
+	// Maximum number of sequences of the page: 1 to 1,000. Default: 100.
 	PageSize *uint32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	// next_page_token of the page before, of the same namespace and prefix; empty for the
-	// first.
+	// next_page_token of the previous page, of the same namespace and prefix; empty for the
+	// first page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -530,9 +530,9 @@ type ListSequencesResponse struct {
 	// At most page_size sequences; any page can be shorter, or empty.
 	// The listing ends with an empty next_page_token.
 	Sequences []*Sequence `protobuf:"bytes,1,rep,name=sequences,proto3" json:"sequences,omitempty"`
-	// The next page's token; empty after the last.
+	// The token of the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// Sequences whose stored values cannot be read. They count for page_size.
+	// Sequences whose stored values cannot be read. They count towards page_size.
 	Unreadable    []string `protobuf:"bytes,3,rep,name=unreadable,proto3" json:"unreadable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -31,11 +31,11 @@ const (
 //
 // Returns serial numbers that never repeat.
 //
-// Values of one name are exact up to 2^63-1, distinct and rising; gaps are possible. A name
-// needs no creation and never expires. A name with a layout in the configuration also gets
-// serials: text such as `ORD-20261121-000042`. With a calendar in the layout, a value
-// consists of the digits of the calendar, from the year on, and of the number:
-// `20261121000042`.
+// The values of one name are exact up to 2^63-1, distinct and increasing; gaps are
+// possible. A name does not have to be created and never expires. A name with a layout in
+// the configuration also gets serials: text such as `ORD-20261121-000042`. With a
+// calendar in the layout, a value consists of the digits of the calendar, from the year
+// on, and of the number: `20261121000042`.
 //
 // No value with a calendar is below the engine's clock. When a period (millisecond, day, …)
 // has no numbers left, the numbers of the next period follow, up to `ahead_max` beyond the
@@ -93,13 +93,14 @@ const (
 //   - UNAVAILABLE with reason STORE_LOST: Redis has lost its data and does not know this
 //     sequence, so its values could repeat. No value was given out. A `floor` above the next
 //     value, an import or AcceptStoreLoss ends it. RetryInfo.
-//   - UNAVAILABLE: with RetryInfo, from Tollgate, no value was given out. From a client
-//     library, for a broken connection, values may have been given out.
+//   - UNAVAILABLE: if it has RetryInfo, it is from Tollgate, and no value was given out. If
+//     it is from a client library, because of a broken connection, values may have been
+//     given out.
 //   - DEADLINE_EXCEEDED: values may have been given out. Repeat the call; with the same
 //     request_id it returns them.
 //   - INTERNAL: the stored sequence cannot be read.
 type SequenceServiceClient interface {
-	// Returns the next values of a name to this caller, and to no other.
+	// Returns the next values of a name; no other caller gets them.
 	//
 	// A repeat with the same request_id returns the first answer. Without a request_id it
 	// returns new values, and the first ones are a gap. The answer to a first call with a
@@ -118,7 +119,8 @@ type SequenceServiceClient interface {
 	// reserved but not given out are dropped. A repeat changes nothing more; it answers
 	// `applied = false` if values were given out since the first call.
 	SetSequenceFloor(ctx context.Context, in *SetSequenceFloorRequest, opts ...grpc.CallOption) (*SetSequenceFloorResponse, error)
-	// Lists the sequences that have given out a value or have a floor, in no order.
+	// Lists the sequences that have given out a value or have a floor, in no particular
+	// order.
 	//
 	// A sequence that exists during the whole listing appears, and can appear twice. A
 	// sequence that is new can be missing. While slots of a Redis Cluster move between nodes,
@@ -180,11 +182,11 @@ func (c *sequenceServiceClient) ListSequences(ctx context.Context, in *ListSeque
 //
 // Returns serial numbers that never repeat.
 //
-// Values of one name are exact up to 2^63-1, distinct and rising; gaps are possible. A name
-// needs no creation and never expires. A name with a layout in the configuration also gets
-// serials: text such as `ORD-20261121-000042`. With a calendar in the layout, a value
-// consists of the digits of the calendar, from the year on, and of the number:
-// `20261121000042`.
+// The values of one name are exact up to 2^63-1, distinct and increasing; gaps are
+// possible. A name does not have to be created and never expires. A name with a layout in
+// the configuration also gets serials: text such as `ORD-20261121-000042`. With a
+// calendar in the layout, a value consists of the digits of the calendar, from the year
+// on, and of the number: `20261121000042`.
 //
 // No value with a calendar is below the engine's clock. When a period (millisecond, day, …)
 // has no numbers left, the numbers of the next period follow, up to `ahead_max` beyond the
@@ -242,13 +244,14 @@ func (c *sequenceServiceClient) ListSequences(ctx context.Context, in *ListSeque
 //   - UNAVAILABLE with reason STORE_LOST: Redis has lost its data and does not know this
 //     sequence, so its values could repeat. No value was given out. A `floor` above the next
 //     value, an import or AcceptStoreLoss ends it. RetryInfo.
-//   - UNAVAILABLE: with RetryInfo, from Tollgate, no value was given out. From a client
-//     library, for a broken connection, values may have been given out.
+//   - UNAVAILABLE: if it has RetryInfo, it is from Tollgate, and no value was given out. If
+//     it is from a client library, because of a broken connection, values may have been
+//     given out.
 //   - DEADLINE_EXCEEDED: values may have been given out. Repeat the call; with the same
 //     request_id it returns them.
 //   - INTERNAL: the stored sequence cannot be read.
 type SequenceServiceServer interface {
-	// Returns the next values of a name to this caller, and to no other.
+	// Returns the next values of a name; no other caller gets them.
 	//
 	// A repeat with the same request_id returns the first answer. Without a request_id it
 	// returns new values, and the first ones are a gap. The answer to a first call with a
@@ -267,7 +270,8 @@ type SequenceServiceServer interface {
 	// reserved but not given out are dropped. A repeat changes nothing more; it answers
 	// `applied = false` if values were given out since the first call.
 	SetSequenceFloor(context.Context, *SetSequenceFloorRequest) (*SetSequenceFloorResponse, error)
-	// Lists the sequences that have given out a value or have a floor, in no order.
+	// Lists the sequences that have given out a value or have a floor, in no particular
+	// order.
 	//
 	// A sequence that exists during the whole listing appears, and can appear twice. A
 	// sequence that is new can be missing. While slots of a Redis Cluster move between nodes,

@@ -643,7 +643,8 @@ type AddStockResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stock.
 	Stock *Stock `protobuf:"bytes,1,opt,name=stock,proto3" json:"stock,omitempty"`
-	// Whether an earlier call with this request_id added; the stock is as of that call.
+	// Whether an earlier call with this request_id has added the quantity; the stock is
+	// then that of the earlier answer.
 	Replayed      bool `protobuf:"varint,2,opt,name=replayed,proto3" json:"replayed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -799,8 +800,8 @@ type ReserveStockResponse struct {
 	// The stock now.
 	Stock *Stock `protobuf:"bytes,4,opt,name=stock,proto3" json:"stock,omitempty"`
 	// On SHORT, if lapsing holds could free enough: time until the next hold ends. Above 0,
-	// whole milliseconds. Callers should return at different moments. Not set if only
-	// AddStock or SetStock helps.
+	// whole milliseconds. The value is the same for all callers, so each should add a
+	// random delay. Not set if only AddStock or SetStock helps.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,5,opt,name=retry_after,json=retryAfter,proto3,oneof" json:"retry_after,omitempty"`
 	// On BUYER_LIMIT: the quantity that the buyer has reserved and bought.
 	BuyerQuantity uint64 `protobuf:"varint,6,opt,name=buyer_quantity,json=buyerQuantity,proto3" json:"buyer_quantity,omitempty"`
@@ -1216,10 +1217,10 @@ type ListStockRequest struct {
 	// Lists only skus that begin with this text: up to 256 bytes of UTF-8 without control
 	// characters. Empty: all skus.
 	Prefix string `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
-	// Skus a page: 1 to 1,000. Default: 100.
+	// Maximum number of skus of the page: 1 to 1,000. Default: 100.
 	PageSize *uint32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	// next_page_token of the page before, of the same namespace and prefix; empty for the
-	// first.
+	// next_page_token of the previous page, of the same namespace and prefix; empty for the
+	// first page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1282,9 +1283,9 @@ type ListStockResponse struct {
 	// At most page_size skus; any page can be shorter, or empty.
 	// The listing ends with an empty next_page_token.
 	Stock []*Stock `protobuf:"bytes,1,rep,name=stock,proto3" json:"stock,omitempty"`
-	// The next page's token; empty after the last.
+	// The token of the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// Skus whose stored values cannot be read. They count for page_size.
+	// Skus whose stored values cannot be read. They count towards page_size.
 	Unreadable    []string `protobuf:"bytes,3,rep,name=unreadable,proto3" json:"unreadable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -74,8 +74,9 @@ const (
 //     memory and accepts no new names. RetryInfo.
 //   - RESOURCE_EXHAUSTED with reason OVERLOADED: this server cannot answer within the
 //     deadline of the call; nothing was decided. RetryInfo.
-//   - UNAVAILABLE: with RetryInfo, from Tollgate, nothing changed. From a client library, for
-//     a broken connection, the call may have been executed.
+//   - UNAVAILABLE: if it has RetryInfo, it is from Tollgate, and nothing changed. If it is
+//     from a client library, because of a broken connection, the call may have been
+//     executed.
 //   - DEADLINE_EXCEEDED: the call may have been executed. Repeat it; before SetStock, or
 //     AddStock without a request_id, check with GetStock first.
 //   - INTERNAL: a stored value of the sku or the order cannot be read; other skus are not
@@ -97,9 +98,9 @@ type StockServiceClient interface {
 	// Reserves a quantity for an order until its hold ends.
 	//
 	// A repeat while the hold runs returns the first reservation, `replayed`, and reserves
-	// nothing more. With another quantity it answers QUANTITY_DIFFERS; the other fields of a
-	// repeat are ignored. After the hold has lapsed it reserves anew. The answer to a first
-	// call can have `replayed` set; treat it as any RESERVED.
+	// nothing more. With another quantity it answers QUANTITY_DIFFERS; the other fields of
+	// a repeat are ignored. After the hold has lapsed, it makes a new reservation. The
+	// answer to a first call can have `replayed` set; treat it like any other RESERVED.
 	ReserveStock(ctx context.Context, in *ReserveStockRequest, opts ...grpc.CallOption) (*ReserveStockResponse, error)
 	// Confirms a paid reservation: its quantity is sold.
 	//
@@ -117,7 +118,7 @@ type StockServiceClient interface {
 	//
 	// Idempotent: changes none of the returned numbers.
 	GetStock(ctx context.Context, in *GetStockRequest, opts ...grpc.CallOption) (*GetStockResponse, error)
-	// Lists the stock of the skus, in no order.
+	// Lists the stock of the skus, in no particular order.
 	//
 	// A sku that exists during the whole listing appears, and can appear twice. A sku that is
 	// new can be missing. While slots of a Redis Cluster move between nodes, other skus can be
@@ -249,8 +250,9 @@ func (c *stockServiceClient) ListStock(ctx context.Context, in *ListStockRequest
 //     memory and accepts no new names. RetryInfo.
 //   - RESOURCE_EXHAUSTED with reason OVERLOADED: this server cannot answer within the
 //     deadline of the call; nothing was decided. RetryInfo.
-//   - UNAVAILABLE: with RetryInfo, from Tollgate, nothing changed. From a client library, for
-//     a broken connection, the call may have been executed.
+//   - UNAVAILABLE: if it has RetryInfo, it is from Tollgate, and nothing changed. If it is
+//     from a client library, because of a broken connection, the call may have been
+//     executed.
 //   - DEADLINE_EXCEEDED: the call may have been executed. Repeat it; before SetStock, or
 //     AddStock without a request_id, check with GetStock first.
 //   - INTERNAL: a stored value of the sku or the order cannot be read; other skus are not
@@ -272,9 +274,9 @@ type StockServiceServer interface {
 	// Reserves a quantity for an order until its hold ends.
 	//
 	// A repeat while the hold runs returns the first reservation, `replayed`, and reserves
-	// nothing more. With another quantity it answers QUANTITY_DIFFERS; the other fields of a
-	// repeat are ignored. After the hold has lapsed it reserves anew. The answer to a first
-	// call can have `replayed` set; treat it as any RESERVED.
+	// nothing more. With another quantity it answers QUANTITY_DIFFERS; the other fields of
+	// a repeat are ignored. After the hold has lapsed, it makes a new reservation. The
+	// answer to a first call can have `replayed` set; treat it like any other RESERVED.
 	ReserveStock(context.Context, *ReserveStockRequest) (*ReserveStockResponse, error)
 	// Confirms a paid reservation: its quantity is sold.
 	//
@@ -292,7 +294,7 @@ type StockServiceServer interface {
 	//
 	// Idempotent: changes none of the returned numbers.
 	GetStock(context.Context, *GetStockRequest) (*GetStockResponse, error)
-	// Lists the stock of the skus, in no order.
+	// Lists the stock of the skus, in no particular order.
 	//
 	// A sku that exists during the whole listing appears, and can appear twice. A sku that is
 	// new can be missing. While slots of a Redis Cluster move between nodes, other skus can be

@@ -18,8 +18,8 @@ const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
 /// connection is opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Authorities that sign the certificate of the server, PEM. `None` for the authorities of the
-    /// system. Plain `http` uses no authority and no certificate.
+    /// Authorities that sign the certificate of the server, PEM. `None` means the authorities of
+    /// the system. Plain `http` uses no authority and no certificate.
     pub ca: Option<PathBuf>,
     /// Client certificate, PEM.
     pub cert: Option<PathBuf>,
@@ -27,7 +27,7 @@ pub struct Access {
     pub key: Option<PathBuf>,
     /// File with a token, which every call sends.
     pub token_file: Option<PathBuf>,
-    /// Namespace of every call, for a caller with several. `None` for the caller's own.
+    /// Namespace of every call, for a caller with several. `None` means the caller's own.
     pub namespace: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Keys of callers without a name: their addresses.
+//! Keys for callers without a name: their addresses.
 
 use std::net::{IpAddr, Ipv6Addr};
 

@@ -1,4 +1,4 @@
-//! The status of a server, the reload of its configuration, and a loss of its store's data.
+//! The status of a server, the reload of its configuration, and the loss of its store's data.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ impl Connection {
 
     /// Reloads the configuration of the server. With `dry_run` it only lists the differences.
     ///
-    /// Fails with INVALID_ARGUMENT if a file is wrong, and with FAILED_PRECONDITION if a key needs
-    /// a restart or the server has no file. Nothing changes then.
+    /// Fails with INVALID_ARGUMENT if a file is invalid, and with FAILED_PRECONDITION if a key
+    /// needs a restart or the server has no file. In these cases nothing changes.
     pub async fn reload_config(&self, dry_run: bool) -> Result<pb::ReloadConfigResponse, Error> {
         self.call_within(RELOAD, pb::ReloadConfigRequest { dry_run }).await
     }
 
-    /// Accepts that Redis has lost its data. Returns the losses that were not accepted before.
+    /// Accepts that Redis has lost its data. Returns the losses that this call accepted.
     pub async fn accept_store_loss(&self) -> Result<pb::AcceptStoreLossResponse, Error> {
         self.call(pb::AcceptStoreLossRequest {}).await
     }

@@ -18,7 +18,8 @@ use crate::{
     wait::Wanted,
 };
 
-/// A call that took longer than this share of its lease is repeated, to learn what is left.
+/// A call that took longer than this fraction of its lease is repeated, to learn how much of the
+/// lease is left.
 const SHARE: u32 = 20;
 const SHARE_MIN: Duration = Duration::from_millis(20);
 /// The shortest lease that a server grants.
@@ -39,8 +40,9 @@ pub struct Admit {
 }
 
 impl Pool {
-    /// Asks for a permit for a task of a device. An empty name of the task is an error. If the future
-    /// of a wait is dropped, a lease that the task has just got is ended in the background.
+    /// Asks for a permit for a task of a device. An empty name of the task is an error. If the
+    /// future of a waiting request is dropped, a lease that the task has just received is ended in
+    /// the background.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -72,8 +74,8 @@ impl Pool {
 }
 
 impl Admit {
-    /// Waits for a free slot up to this time. The wait travels over a connection of its own and
-    /// may be longer than the 60 s of one call. Default: no wait.
+    /// Waits for a free slot up to this time. The wait uses a separate connection and may be longer
+    /// than the 60 s of one call. Default: no wait.
     pub fn wait(mut self, wait: Duration) -> Admit {
         self.wait = wait;
         self
@@ -121,8 +123,8 @@ impl Admit {
         Ok(admission)
     }
 
-    /// Makes the message that ends a lease which no caller has got: it is renewed for the shortest
-    /// time. So the task has no result.
+    /// Creates the message that ends a lease which no caller has received: it renews the lease for
+    /// the shortest time, so that the task gets no result.
     fn shorten(&self, grant: &Grant) -> pb::RenewTaskRequest {
         pb::RenewTaskRequest {
             pool: self.pool.name().to_owned(),
@@ -193,7 +195,8 @@ impl IntoFuture for Admit {
     }
 }
 
-/// Whether a call took so long that its lease may be much longer than counted from its request.
+/// Returns whether a call took so long that its lease may end much later than if it were counted
+/// from the request.
 pub(crate) fn is_stale(sent: Moment, expires_in: Duration) -> bool {
     sent.elapsed() > (expires_in / SHARE).max(SHARE_MIN)
 }

@@ -21,8 +21,8 @@ pub struct Serial {
     pub text: Option<String>,
 }
 
-/// Gives out the values of a sequence, each once. It fetches a block per call, and the next block
-/// when half of one is used. Values of a block that is not used up are a gap.
+/// Gives out the values of a sequence, each once. It fetches one block per call, and the next block
+/// when half of the current one is used. The unused values of a block are a gap.
 #[derive(Debug)]
 pub struct Allocator {
     connection: Connection,
@@ -67,7 +67,7 @@ impl Allocator {
             let fetched = fetch.await;
             state.fetch = None;
             state.values = fetched.map_err(|_| {
-                Error::new(Code::Cancelled, "the runtime of the allocator has ended")
+                Error::new(Code::Cancelled, "the runtime of the allocator has shut down")
             })??;
         }
     }

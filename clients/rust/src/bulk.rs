@@ -17,7 +17,7 @@ const ITEMS_MAX: usize = 1000;
 /// Maximum size of the items of one call; the server accepts 4 MiB.
 const BYTES_MAX: usize = 3 << 20;
 
-/// The results of a batch, in the order of the requests. One item that fails has its own error.
+/// The results of a batch, in the order of the requests. An item that fails has its own error.
 pub type Results<T> = Vec<Result<T, Error>>;
 
 impl Connection {
@@ -145,12 +145,12 @@ trait Size: Sized {
 
 impl<M: prost::Message> Size for M {
     fn size(&self) -> usize {
-        // The tag and the length of the item come on top.
+        // The tag and the length of the item are added to this.
         self.encoded_len() + 6
     }
 }
 
-/// Cuts requests into batches that one call may have.
+/// Splits requests into batches that fit into one call.
 fn batches<M: Size>(requests: Vec<M>) -> Vec<Vec<M>> {
     let mut batches: Vec<Vec<M>> = Vec::new();
     let mut bytes = 0;

@@ -14,7 +14,7 @@ pub trait Call: Clone + Send + Sync + Sized + 'static {
     /// The answer.
     type Answer: Send;
 
-    /// Whether a repeat of the call does no harm if the first one was executed.
+    /// Whether it is safe to repeat the call although the first one was executed.
     fn is_repeatable(&self) -> bool;
 
     /// Sends the call.
@@ -79,14 +79,14 @@ calls! {
     RateServiceClient: get_key(GetKeyRequest) -> GetKeyResponse, |_| true;
     RateServiceClient: list_bans(ListBansRequest) -> ListBansResponse, |_| true;
     RateServiceClient: list_policies(ListPoliciesRequest) -> ListPoliciesResponse, |_| true;
-    // Without an id a repeat takes other values, and those of the first call are a gap.
+    // Without an id a repeat gets other values, and those of the first call are a gap.
     SequenceServiceClient: next_sequence(NextSequenceRequest) -> NextSequenceResponse,
         |it| !it.request_id.is_empty();
     SequenceServiceClient: get_sequence(GetSequenceRequest) -> GetSequenceResponse, |_| true;
     SequenceServiceClient: set_sequence_floor(SetSequenceFloorRequest)
         -> SetSequenceFloorResponse, |_| true;
     SequenceServiceClient: list_sequences(ListSequencesRequest) -> ListSequencesResponse, |_| true;
-    // A repeat would undo what other callers changed since the first one.
+    // A repeat would undo what other callers have changed since the first call.
     StockServiceClient: set_stock(SetStockRequest) -> SetStockResponse, |_| false;
     StockServiceClient: add_stock(AddStockRequest) -> AddStockResponse,
         |it| !it.request_id.is_empty();

@@ -22,11 +22,11 @@ use crate::{Error, clock::Moment, error::TLS_MISMATCH, server::Server};
 
 /// Interval of the health checks of each server, and the timeout of each check.
 const CHECK: Duration = Duration::from_secs(1);
-/// Time without any answer after which the connection is replaced: from one attempt that had no
-/// answer to the next one.
+/// Time without any answer after which the connection is replaced, from one unanswered attempt to
+/// the next.
 const SILENT_MAX: Duration = Duration::from_millis(500);
 
-/// Reason of a call that waited on a server which shuts down.
+/// The reason in the error of a call that waited on a server which is shutting down.
 const SERVER_ENDING: &str = "SERVER_ENDING";
 
 /// One connection to each server.
@@ -41,7 +41,7 @@ pub(crate) struct Channels {
 struct Member {
     endpoint: Endpoint,
     channel: Mutex<Channel>,
-    /// End of the first of the attempts in a row without an answer.
+    /// When the first of the consecutive unanswered attempts ended.
     silent: Mutex<Option<Moment>>,
 }
 
@@ -128,12 +128,12 @@ impl Picked<'_> {
         &self.channels.servers[self.index]
     }
 
-    /// Fails during the pause after a call to a server with the other protocol.
+    /// Fails during the pause after a call to a server that uses the other protocol.
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.server().refusal().map_or(Ok(()), Err)
     }
 
-    /// The call failed with an error. It tells how the server fares.
+    /// Records an error of a call, which shows the state of the server.
     pub(crate) fn failed(&self, error: &Error) {
         match error.code {
             _ if error.reason == TLS_MISMATCH => self.server().refused(error),
@@ -144,21 +144,23 @@ impl Picked<'_> {
         }
     }
 
-    /// The server answered.
+    /// Records that the server answered.
     pub(crate) fn answered(&self) {
         self.server().answered();
         *locked(&self.channels.members[self.index].silent) = None;
     }
 
-    /// The server is unreachable or is shutting down. It gets no call until it is healthy again.
+    /// Records that the server is unreachable or is shutting down. It gets no calls until it is
+    /// healthy again.
     pub(crate) fn unreachable(&self) {
         if self.channels.members.len() > 1 {
             self.server().set_healthy(false);
         }
     }
 
-    /// No answer came in time. Of several servers, one that hangs gets no call until it is healthy
-    /// again. The connection may be dead: it is replaced after further such attempts.
+    /// Records that no answer arrived in time. If there are several servers, one that hangs gets no
+    /// calls until it is healthy again. The connection may be dead: it is replaced after further
+    /// such attempts.
     pub(crate) fn silent(&self) {
         if self.server().is_hanging() {
             self.unreachable();
@@ -237,7 +239,7 @@ mod tests {
         hanging.silent();
         hanging.answered();
         hanging.silent();
-        assert!(channels.servers[1].is_usable(), "only deadlines in a row count");
+        assert!(channels.servers[1].is_usable(), "only consecutive deadlines count");
         hanging.silent();
         assert!((0..6).all(|_| channels.pick().index != 1));
         channels.servers[1].set_healthy(true);

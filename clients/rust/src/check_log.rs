@@ -10,7 +10,7 @@ use crate::{Error, time::now};
 
 /// Time between two lines about the same policy and effect.
 const PERIOD: Duration = Duration::from_secs(10);
-/// Number of kinds of lines. All further ones share the pace of one.
+/// Number of kinds of lines. All further kinds share one limit.
 const KINDS_MAX: usize = 100;
 
 /// The lines of a connection.

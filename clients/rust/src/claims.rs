@@ -1,4 +1,4 @@
-//! The calls for leases that a connection makes, and the leases that it gives up.
+//! The calls for leases that a connection makes, and the leases that it gives back.
 
 use std::{
     collections::HashMap,
@@ -16,15 +16,15 @@ use tokio::{
 
 use crate::{Connection, Error, calls::Call, clock::Moment, random};
 
-/// Maximum number of tries to give a lease up, and bounds of the pause between two of them.
+/// Maximum number of attempts to give a lease back, and bounds of the pause between two of them.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// A granted lease, as a cancelled call learns it.
+/// A granted lease, as a cancelled call learns of it.
 #[derive(Debug, Clone)]
 pub(crate) struct Grant {
-    /// `None` for the unknown token of a call whose identity no other call has.
+    /// `None` if the token of a call is unknown and no other call has the same identity.
     pub(crate) token: Option<u64>,
     /// Whether an earlier call was granted the lease.
     pub(crate) replayed: bool,
@@ -34,8 +34,9 @@ pub(crate) struct Grant {
     pub(crate) left: Duration,
 }
 
-/// The calls for leases of one connection, by the identity of the lease. All calls with one identity
-/// get one lease, so a lease is given up only if no other call has got it or may get it.
+/// The calls for leases of one connection, by the identity of the lease. All calls with one
+/// identity get the same lease, so a lease is given back only if no other call has received it or
+/// may receive it.
 #[derive(Debug, Default)]
 pub(crate) struct Claims(Mutex<HashMap<String, Entry>>);
 
@@ -46,16 +47,16 @@ struct Entry {
     calls: usize,
     /// Number of cancelled calls that have not ended.
     cancelled: usize,
-    /// Tokens that calls were granted, and tokens that callers have got.
+    /// Tokens that were granted to calls, and tokens that callers have received.
     granted: Vec<Option<u64>>,
     given: Vec<Option<u64>>,
     ending: Option<Arc<Ending>>,
 }
 
-/// A lease that is being given up.
+/// A lease that is being given back.
 #[derive(Debug, Default)]
 struct Ending {
-    /// Makes the next try, at once, the last one.
+    /// Makes the next attempt immediately, as the last one.
     hurry: watch::Sender<bool>,
     done: watch::Sender<bool>,
 }
@@ -69,13 +70,13 @@ pub(crate) struct Claim {
 }
 
 impl Entry {
-    /// Registers the tries to give the lease up.
+    /// Registers the attempts to give the lease back.
     fn begin(&mut self) -> Arc<Ending> {
         self.ending.insert(Arc::default()).clone()
     }
 }
 
-/// Tries to give a lease up, until they have ended.
+/// The attempts to give a lease back, until they have ended.
 struct Trying {
     connection: Connection,
     key: String,
@@ -103,7 +104,8 @@ impl Claims {
         changed
     }
 
-    /// Returns the lease that is being given up; else registers a call, if `registers`.
+    /// Returns the lease that is being given back; otherwise registers a call, if `registers` is
+    /// true.
     fn ending(&self, key: &str, registers: bool) -> Option<Arc<Ending>> {
         self.update(key, |entry| {
             if entry.ending.is_none() && registers {
@@ -124,26 +126,28 @@ impl Claims {
 }
 
 impl Connection {
-    /// Registers a call for a lease. A lease that is being given up is tried to give up a last time.
+    /// Registers a call for a lease. If the lease is being given back, makes a last attempt to do
+    /// so.
     pub(crate) async fn claim(&self, key: String) -> Claim {
         self.claims().settled(&key, true).await;
         Claim { connection: self.clone(), key, is_cancelled: false }
     }
 
-    /// Tries to give a lease up a last time, if it is being given up.
+    /// Makes a last attempt to give a lease back, if it is being given back.
     pub(crate) async fn settle(&self, key: &str) {
         self.claims().settled(key, false).await;
     }
 
-    /// Gives a lease up while its scope is left. Returns once the call is answered, or after the
-    /// deadline of one call; further tries then follow in the background until the lease ends.
+    /// Gives a lease back when its scope is left. Returns once the call is answered, or after the
+    /// deadline of one call; further attempts then follow in the background until the lease ends.
     pub(crate) async fn leave<M: Call>(&self, key: String, message: M, until: Moment) {
         if let Some(tries) = self.give_up(key, message, until) {
             let _ = timeout(self.deadline(), tries).await;
         }
     }
 
-    /// Gives a lease up in the background, until it ends. Does nothing outside of a runtime.
+    /// Gives a lease back in the background, with attempts until the lease ends. Does nothing
+    /// outside of a runtime.
     pub(crate) fn give_up<M: Call>(
         &self,
         key: String,
@@ -160,15 +164,16 @@ impl Connection {
 }
 
 impl Claim {
-    /// The caller has got the answer, with the token of its lease if it has one.
+    /// Records that the caller has received the answer, with the token of its lease if it has one.
     pub(crate) fn answered(self, token: Option<u64>) {
         if token.is_some() {
             self.connection.claims().update(&self.key, |entry| entry.given.push(token));
         }
     }
 
-    /// The caller gets no answer. Once the call has ended, its lease is given up in the background,
-    /// unless another call has got it or may get it. `pause` is the time until it has ended then.
+    /// Records that the caller gets no answer. Once the call has ended, its lease is given back in
+    /// the background, unless another call has received it or may receive it. `pause` is the time
+    /// after which the call has ended.
     pub(crate) fn withdraw<M: Call>(
         mut self,
         ended: impl Future<Output = Option<Grant>> + Send + 'static,
@@ -194,7 +199,7 @@ impl Claim {
         });
     }
 
-    /// Begins to give a lease up, if it was granted to this call and belongs to no other call.
+    /// Begins to give a lease back, if it was granted to this call and belongs to no other call.
     fn begin(&self, grant: &Grant) -> Option<Arc<Ending>> {
         self.connection.claims().update(&self.key, |entry| {
             if !grant.replayed {

@@ -8,7 +8,7 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// On Linux the monotonic clock stops while the machine sleeps; this one does not.
+/// On Linux the monotonic clock stops while the machine sleeps; this clock does not.
 #[cfg(target_os = "linux")]
 const CLOCK: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
@@ -57,7 +57,7 @@ impl Sub for Moment {
     }
 }
 
-/// Moves the clock of leases forward, in this process, as if the machine had slept. For tests.
+/// Moves the clock of leases forward in this process, as if the machine had slept. For tests.
 #[doc(hidden)]
 pub fn advance_clock(by: Duration) {
     let nanos = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);

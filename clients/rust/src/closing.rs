@@ -1,4 +1,4 @@
-//! The end of a connection: it ends the calls and the pauses of all its clones.
+//! Closing a connection, which ends the calls and the pauses of all its clones.
 
 use std::time::Duration;
 

@@ -31,14 +31,14 @@ use crate::{
     turns::Turns,
 };
 
-/// Metadata that chooses one of the namespaces of a caller.
+/// Metadata that selects one of a caller's namespaces.
 const NAMESPACE: &str = "x-tollgate-namespace";
-/// Mean pause before a call that waits is made again.
+/// Mean pause before a waiting call is repeated.
 const WAITING_PAUSE: Duration = Duration::from_millis(300);
-/// Part of a deadline after which a call that is dropped had no answer in time.
+/// Fraction of a deadline after which a dropped call counts as unanswered.
 const NEARLY: f32 = 0.95;
 
-/// A connection to one or several servers. Clones share it. It reconnects when it is lost.
+/// A connection to one or several servers. Clones share it. It reconnects when it is interrupted.
 #[derive(Debug, Clone)]
 pub struct Connection {
     shared: Arc<Shared>,
@@ -67,7 +67,7 @@ pub(crate) struct Answered<T> {
     pub(crate) sent: Moment,
 }
 
-/// An attempt without an answer so far.
+/// An attempt that has no answer yet.
 struct Pending<'a> {
     picked: Option<Picked<'a>>,
     sent: Moment,
@@ -126,9 +126,9 @@ impl Connection {
         self.shared.options.clone().open().await
     }
 
-    /// Closes the connection and its clones. Running and later calls fail with CANCELLED; waits
-    /// and streams of events end; keepers stop, so that leases end by themselves. What is open
-    /// reports its loss as usual.
+    /// Closes the connection and its clones. Running and later calls fail with CANCELLED; waits and
+    /// streams of events end; keepers stop, so that leases end by themselves. Permits and locks
+    /// that are still held report their loss as usual.
     pub fn close(&self) {
         self.shared.closing.close();
         self.shared.lanes.close();
@@ -145,13 +145,13 @@ impl Connection {
         self.shared.sent.load(Ordering::Relaxed)
     }
 
-    /// Makes a call with a message of the contract. Repeats it within the budget of retries, if a
-    /// repeat does no harm.
+    /// Makes a call with a message of the contract. Repeats it within the retry budget, if it is
+    /// safe to repeat.
     pub async fn call<M: Call>(&self, message: M) -> Result<M::Answer, Error> {
         Ok(self.timed(self.deadline(), message).await?.answer)
     }
 
-    /// The same, with a deadline for each attempt.
+    /// Does the same, with a deadline for each attempt.
     pub async fn call_within<M: Call>(
         &self,
         deadline: Duration,
@@ -164,7 +164,7 @@ impl Connection {
         self.shared.options.deadline
     }
 
-    /// Returns the pause after which a call that waits is made again; `None` if its error is final.
+    /// Returns the pause after which a waiting call is repeated; `None` if its error is final.
     pub(crate) fn waiting_pause(&self, error: &Error) -> Option<Duration> {
         let may_repeat = self.shared.tokens.exist() && error.is_passing();
         let pause = random::between(WAITING_PAUSE, 0.5, 1.5);
@@ -204,7 +204,7 @@ impl Connection {
         self.repeated(&self.shared.main, Some(&self.shared.turns), deadline, message).await
     }
 
-    /// Makes a call that waits, on a connection for such calls.
+    /// Makes a waiting call, on a connection for such calls.
     pub(crate) async fn waiting<M: Call>(
         &self,
         deadline: Duration,
@@ -259,7 +259,7 @@ impl Connection {
     }
 
     /// Makes one attempt at the next server. The timer of a channel starts when it is connected;
-    /// this timeout includes the connecting.
+    /// this timeout includes the time to connect.
     pub(crate) async fn attempt<M, A, F>(
         &self,
         channels: &Channels,
@@ -297,7 +297,7 @@ impl Connection {
         }
     }
 
-    /// Opens a stream. It has a deadline for its first answer only.
+    /// Opens a stream. The deadline applies only to its first answer.
     pub(crate) async fn stream<M, A, F>(
         &self,
         place: &LanePlace,

@@ -7,15 +7,15 @@ use tonic_types::StatusExt;
 
 use crate::{Order, pb, time};
 
-/// The cause of the HTTP library for a call that was not sent.
+/// The error of the HTTP library for a call that was not sent.
 const UNSENT: &str = "connection closed";
-/// Start of the message of a call that was sent over a connection that broke.
+/// Beginning of the error message of a call whose connection broke after it was sent.
 const BROKEN: &str = "the connection broke: ";
 const OWN_DEADLINE: &str = "no answer by the call's deadline";
-/// Reason of an error: the server uses TLS and the client does not, or the reverse.
+/// The reason of an error: the server uses TLS and the client does not, or vice versa.
 pub(crate) const TLS_MISMATCH: &str = "TLS_MISMATCH";
-/// Texts of the causes of such an error: of a server that requires TLS, and of rustls if the answer
-/// is no TLS record. Each with the hint.
+/// Texts of the causes of such an error, each with its hint: from a server that requires TLS, and
+/// from rustls if the answer is not a TLS record.
 const MISMATCHES: [(&str, &str); 2] = [
     ("this port of Tollgate requires TLS", "the server requires TLS: use https and Access::ca"),
     ("InvalidContentType", "the server does not use TLS: use http, without certificates"),
@@ -67,7 +67,7 @@ impl Error {
         passing.contains(&self.code) && !self.is_closed()
     }
 
-    /// Whether the server may have executed the call, although no answer came: the deadline
+    /// Whether the server may have executed the call although no answer arrived: the deadline
     /// passed, the call was cancelled, or the connection broke.
     pub fn may_have_run(&self) -> bool {
         match self.code {
@@ -89,7 +89,7 @@ impl Error {
         }
     }
 
-    /// The deadline passed. Whether the call was executed is unknown.
+    /// The deadline passed. It is unknown whether the call was executed.
     pub(crate) fn deadline() -> Error {
         Error::new(Code::DeadlineExceeded, OWN_DEADLINE)
     }
@@ -104,7 +104,7 @@ impl Error {
         Error::new(Code::Cancelled, CLOSED)
     }
 
-    /// Whether the caller closed the connection: no call of it succeeds any more.
+    /// Whether the caller closed the connection, so that none of its calls succeeds any more.
     pub(crate) fn is_closed(&self) -> bool {
         self.code == "CANCELLED" && self.message == CLOSED
     }
@@ -136,7 +136,7 @@ impl Error {
         Error { reason: "ANSWER_UNKNOWN".to_owned(), ..Error::new(Code::Internal, message) }
     }
 
-    /// An order holds another quantity than the one asked for.
+    /// An order holds a quantity other than the requested one.
     pub(crate) fn quantity_differs(order: &Order<'_>, held: u64) -> Error {
         let Order { order, sku, quantity, .. } = order;
         let message = format!(
@@ -155,7 +155,7 @@ impl Error {
         Error::new(Code::Unavailable, cause(error)).explained()
     }
 
-    /// Adds that client and server disagree about TLS.
+    /// Adds that the client and the server disagree about TLS.
     fn explained(self) -> Error {
         let Some((_, hint)) = MISMATCHES.iter().find(|(text, _)| self.message.contains(text))
         else {
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(error.code, "UNAVAILABLE", "{error}");
         for code in [Code::Internal, Code::Unknown, Code::Cancelled] {
             let mut status = Status::new(code, "transport error");
-            // What the server said is not changed.
+            // The message of the server is not changed.
             assert_eq!(Error::from(status.clone()).code, name(code));
             status.set_source(std::sync::Arc::new(reset()));
             let error = Error::from(status);

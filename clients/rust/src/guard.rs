@@ -61,8 +61,8 @@ pub struct LockGuard {
 }
 
 impl Connection {
-    /// Asks for a lock. If the future is dropped, a lock that it may have got is released in the
-    /// background; with a named owner, if its wait has just ended.
+    /// Asks for a lock. If the future is dropped, a lock that it may have acquired is released in
+    /// the background; with a named owner, only if its wait has just ended.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -93,15 +93,15 @@ impl Connection {
 }
 
 impl LockRequest {
-    /// Sets the owner, which is unique among the competitors. Default: a random name.
+    /// Sets the owner, which must be unique among the competitors. Default: a random name.
     pub fn owner(mut self, owner: impl Into<String>) -> LockRequest {
         self.owner = owner.into();
         self.is_named = true;
         self
     }
 
-    /// Waits for the lock up to this time. The wait travels over a connection of its own and may
-    /// be longer than the 60 s of one call. Default: no wait.
+    /// Waits for the lock up to this time. The wait uses a separate connection and may be longer
+    /// than the 60 s of one call. Default: no wait.
     pub fn wait(mut self, wait: Duration) -> LockRequest {
         self.wait = wait;
         self
@@ -126,7 +126,7 @@ impl LockRequest {
         let (name, owner) = (self.name.clone(), self.owner.clone());
         let release =
             move |grant: &Grant| pb::ReleaseLockRequest { name, owner, fencing_token: grant.token };
-        // Nobody else has the default owner: it may hold the lock also without an answer.
+        // Nobody else uses the default owner, which may hold the lock even if there was no answer.
         let left = self.lease.unwrap_or(LEASE);
         let unanswered = Grant { token: None, replayed: false, task: String::new(), left };
         let unanswered = (!self.is_named).then_some(unanswered);

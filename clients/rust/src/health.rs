@@ -13,7 +13,7 @@ use crate::{Connection, Error};
 pub enum Health {
     /// Calls are answered.
     Serving,
-    /// The store is unreachable or refuses writes, or the server drains.
+    /// The store is unreachable or refuses writes, or the server is draining.
     NotServing,
 }
 

@@ -17,7 +17,7 @@ use crate::{
     time::{self, wire},
 };
 
-/// Share of a lease, and bounds, by which it ends earlier here than at the server.
+/// The fraction of a lease, and its bounds, by which it expires earlier here than on the server.
 const MARGIN: u32 = 50;
 const MARGIN_MIN: Duration = Duration::from_millis(10);
 const MARGIN_MAX: Duration = Duration::from_secs(1);
@@ -63,13 +63,13 @@ struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Held,
-    /// A result is being reported: an answer COMPLETED is no loss.
+    /// A result is being reported, so an answer COMPLETED does not mean that the lease is lost.
     Ending,
     Lost,
     Closed,
 }
 
-/// What the keeper does with a lease whose time has come.
+/// What the keeper does with a lease that is due.
 pub(crate) enum Due {
     Renew,
     Wait,
@@ -84,7 +84,7 @@ enum Renewal {
 }
 
 impl Held {
-    /// Registers a lease with the keeper. `sent` is the moment before its request was sent.
+    /// Registers a lease with the keeper. `sent` is the time just before its request was sent.
     pub(crate) fn new(
         connection: &Connection,
         subject: Subject,
@@ -107,12 +107,12 @@ impl Held {
         held
     }
 
-    /// Returns the fencing token. The guarded system should refuse lower ones.
+    /// Returns the fencing token. The protected system should reject lower ones.
     pub fn token(&self) -> u64 {
         self.0.token
     }
 
-    /// Whether the lease runs. It ends here before it ends at the server.
+    /// Whether the lease is running. It expires here before it expires on the server.
     pub fn is_valid(&self) -> bool {
         self.0.check() && matches!(self.0.state().phase, Phase::Held | Phase::Ending)
     }
@@ -128,8 +128,8 @@ impl Held {
         if self.is_valid() { self.0.state().expiry.left() } else { Duration::ZERO }
     }
 
-    /// Completes when the lease is lost, before it ends at the server. Never completes if it is
-    /// completed, released or dropped first.
+    /// Completes when the lease is lost, before it expires on the server. Never completes if the
+    /// lease is completed, released or dropped first.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + 'static {
         let held = self.clone();
         async move {
@@ -144,7 +144,7 @@ impl Held {
         }
     }
 
-    /// Stops the keeper and the lost signal. The lease runs to its end.
+    /// Stops the keeper and the lost signal. The lease then runs until it expires.
     pub(crate) fn close(&self) {
         self.0.leave(Phase::Closed);
     }
@@ -154,7 +154,7 @@ impl Held {
         self.0.state().expiry
     }
 
-    /// A result is being reported; the keeper goes on.
+    /// Marks that a result is being reported. The keeper continues.
     pub(crate) fn begin_end(&self) {
         let mut state = self.0.state();
         if state.phase == Phase::Held {
@@ -178,7 +178,7 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends a lease that has expired. Returns whether it runs.
+    /// Ends the lease if it has expired. Returns whether it is running.
     fn check(&self) -> bool {
         let is_over = Moment::now() >= self.state().expiry;
         if is_over {
@@ -187,7 +187,7 @@ impl Inner {
         !is_over
     }
 
-    /// Ends the lease here: lost or closed.
+    /// Ends the lease on this side, as lost or closed.
     fn leave(&self, to: Phase) {
         let mut state = self.state();
         if !matches!(state.phase, Phase::Held | Phase::Ending) {
@@ -204,7 +204,7 @@ impl Inner {
         }
     }
 
-    /// Enters the next moment of the lease into the keeper's queue.
+    /// Enqueues the next action on the lease with the keeper.
     fn schedule(this: &Arc<Inner>) {
         let mut state = this.state();
         if !matches!(state.phase, Phase::Held | Phase::Ending) {
@@ -232,31 +232,32 @@ impl Inner {
         match state.renew_at {
             Some(at) if at <= now => {
                 state.renew_at = None;
-                // The lease of a closed connection runs to its end.
+                // After its connection is closed, the lease runs until it expires.
                 if self.connection.closing().is_closed() { Due::Wait } else { Due::Renew }
             }
             _ => Due::Wait,
         }
     }
 
-    /// Acts on a lease whose time has come.
+    /// Acts on a lease that is due.
     pub(crate) fn attend(this: Arc<Inner>, now: Moment) {
         match this.due(now) {
             Due::Over => {}
             Due::Wait => Inner::schedule(&this),
             Due::Renew => {
-                // Meanwhile the expiry is due.
+                // While the renewal is running, the expiry is due next.
                 Inner::schedule(&this);
                 tokio::spawn(async move {
                     let _slot = this.connection.keeper().renewal().await;
-                    // A call is large: it takes memory only while it runs.
+                    // Boxed, so that a lease pays for the memory of a call only while one is
+                    // running.
                     Box::pin(Inner::renew(&this)).await;
                 });
             }
         }
     }
 
-    /// Renews the lease once. After an error it is tried again until the lease ends.
+    /// Renews the lease once. After an error it retries until the lease expires.
     async fn renew(this: &Arc<Inner>) {
         let (left, length, phase) = {
             let state = this.state();
@@ -287,7 +288,7 @@ impl Inner {
 
     fn renewed(&self, sent: Moment, expires_in: Duration) {
         let mut state = self.state();
-        // A renewal that was answered after the local expiry comes too late.
+        // A renewal that is answered after the local expiry is too late.
         if Moment::now() < state.expiry {
             state.expiry = expiry(sent, expires_in);
             state.length = expires_in;
@@ -339,7 +340,7 @@ fn renewal(sent: Moment, expires_in: Option<prost_types::Duration>) -> Result<Re
     Ok(Renewal::Renewed(sent, time::length(expires_in, "expires_in")?))
 }
 
-/// Returns the end of a lease on the local clock: never later than at the server.
+/// Returns the expiry of a lease on the local clock, which is never later than on the server.
 pub(crate) fn expiry(sent: Moment, expires_in: Duration) -> Moment {
     let margin = (expires_in / MARGIN).clamp(MARGIN_MIN, MARGIN_MAX);
     sent + expires_in.saturating_sub(margin)

@@ -14,10 +14,10 @@ use tokio::{
 
 use crate::{clock::Moment, held::Inner};
 
-/// Maximum time between two looks at the clock, which jumps when the machine has slept.
+/// Maximum time between two readings of the clock, which jumps when the machine has slept.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Maximum number of renewals at a time. More would only wait in the connection, where their
+/// Maximum number of renewals at a time. More of them would only wait in the connection while their
 /// deadlines run.
 const PARALLEL: usize = 64;
 
@@ -43,7 +43,7 @@ struct Queue {
     task: Option<u64>,
 }
 
-/// A running task. Another one can start when it has ended, also if it ends with its runtime.
+/// A running task. Another one can start when it has ended, even if it ended with its runtime.
 struct Running {
     shared: Arc<Shared>,
     number: u64,

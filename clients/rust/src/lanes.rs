@@ -1,4 +1,4 @@
-//! Connections for calls that wait and for streams: they never delay other calls.
+//! Connections for waiting calls and for streams, which therefore never delay other calls.
 
 use std::{
     fmt,

@@ -36,7 +36,8 @@
 //!   [`Connection::health`]: the server.
 //! - [`Lock`]: a lock that is renewed step by step, over new connections after errors.
 //!
-//! Every object is used from any task of a tokio runtime, and clones of a [`Connection`] share it.
+//! Every object can be used from any task of a tokio runtime, and clones of a [`Connection`] share
+//! one connection.
 
 mod access;
 mod address;

@@ -56,9 +56,9 @@ impl Connection {
 }
 
 impl Limiter {
-    /// Allows calls that no server decides: the service stays available without its limits. So do
-    /// mistakes of the configuration, such as an unknown policy. A warning of `tracing` says so, at
-    /// most once in 10 s for each policy.
+    /// Allows calls that no server can decide: the service stays available without its limits. So
+    /// do mistakes of the configuration, such as an unknown policy. A warning of `tracing` says so,
+    /// at most once in 10 s for each policy.
     pub fn fail_open(mut self) -> Limiter {
         self.on_failure = OnFailure::Open;
         self
@@ -71,15 +71,15 @@ impl Limiter {
     }
 
     /// Counts a call of a key. Fails if no server decides, unless the limiter fails open or closed:
-    /// then it decides within one deadline, the wait for a turn included.
-    /// A request that is invalid always fails. Unless the limiter fails open, so does an unknown
-    /// policy, with NOT_FOUND and the reason `POLICY_NOT_FOUND`.
+    /// then it decides within one deadline, which includes the wait to be sent. A request that is
+    /// invalid always fails. Unless the limiter fails open, so does an unknown policy, with
+    /// NOT_FOUND and the reason `POLICY_NOT_FOUND`.
     pub async fn check(&self, key: &str) -> Result<Rate, Error> {
         self.check_cost(key, 1, None).await
     }
 
-    /// The same, with a cost: 0 reads without counting. A repeat with the same `request_id` counts
-    /// once; `None` means an id of this call alone.
+    /// Does the same with a cost; a cost of 0 reads without counting. A repeat with the same
+    /// `request_id` counts once; `None` means an id of this call alone.
     pub async fn check_cost(
         &self,
         key: &str,
@@ -95,7 +95,7 @@ impl Limiter {
         let call = self.connection.check_rate(message);
         let answer = match self.on_failure {
             OnFailure::Error => call.await,
-            // The wait for a turn has no deadline of its own.
+            // The wait to be sent has no deadline of its own.
             OnFailure::Open | OnFailure::Closed => timeout(self.connection.deadline(), call)
                 .await
                 .unwrap_or_else(|_| Err(Error::deadline())),
@@ -103,7 +103,8 @@ impl Limiter {
         match answer {
             Ok(response) => Rate::new(response),
             Err(error) => match self.on_failure {
-                // A bad request has a key that its caller chose, and so passes no limiter.
+                // The key of an invalid request was chosen by its caller, so even a limiter that
+                // fails open does not allow it.
                 OnFailure::Open if error.code != "INVALID_ARGUMENT" && !error.is_closed() => {
                     self.log("the call passes (fail open)", &error);
                     Ok(Rate::undecided(true, None))
@@ -128,7 +129,7 @@ impl Limiter {
     }
 }
 
-/// Whether the servers could not decide. Wrong requests and missing rights are errors of the
+/// Whether the servers could not decide. Invalid requests and missing permissions are errors of the
 /// caller.
 fn is_undecided(error: &Error) -> bool {
     error.is_retryable() || error.code == "INTERNAL"
@@ -196,7 +197,7 @@ fn length(wire: Option<prost_types::Duration>) -> Duration {
     time::length(wire, "").unwrap_or_default()
 }
 
-/// Rounds up: a caller that returns after so many seconds does not return too early.
+/// Rounds up, so that a caller that returns after this number of seconds does not return too early.
 fn seconds(length: Duration) -> u64 {
     length.as_secs() + u64::from(length.subsec_nanos() > 0)
 }

@@ -15,15 +15,16 @@ use crate::{
 
 /// Maximum wait of a call. Longer waits are cut into several calls.
 const WAIT_MAX: Duration = Duration::from_secs(60);
-/// Maximum time for a release, and for a release whose result is not needed.
+/// Maximum time for a release.
 const RELEASE_MAX: Duration = Duration::from_secs(5);
+/// Maximum time for a release whose result is not needed.
 const WITHDRAW_MAX: Duration = Duration::from_secs(1);
-/// Timeout of one try. The next try uses a new connection, in case the address now belongs to
-/// another server.
+/// Timeout of one attempt. The next attempt uses a new connection, in case the address now belongs
+/// to another server.
 const TRY_MAX: Duration = Duration::from_secs(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// A lock, wanted or held by one owner.
+/// A lock that one owner holds or wants to acquire.
 #[derive(Debug)]
 pub struct Lock {
     connection: Connection,
@@ -37,8 +38,8 @@ pub struct Lock {
 pub struct Lease {
     /// Grows with each lease of the lock. The protected resource should refuse lower tokens.
     pub fencing_token: u64,
-    /// Instant just before the granting or renewing call was sent. The engine counts from a later
-    /// instant, so the lease ends here first.
+    /// The instant just before the call that granted or renewed the lease was sent. The server
+    /// counts from a later instant, so the lease ends on this machine first.
     since: Instant,
 }
 
@@ -56,7 +57,7 @@ pub enum Acquisition {
     },
 }
 
-/// The reason of a lost lock.
+/// Why a lock was lost.
 #[derive(Debug)]
 pub enum Lost {
     /// The lease has ended.
@@ -77,14 +78,15 @@ impl fmt::Display for Lost {
 }
 
 impl Lock {
-    /// Names a lock and its owner. The owner is unique among the competitors. Makes no call.
+    /// Describes the lock `name` and its `owner`, which must differ from every other owner that
+    /// competes for it. Makes no call.
     pub fn new(connection: Connection, name: &str, owner: &str, lease: Duration) -> Lock {
         Lock { connection, name: name.to_owned(), owner: owner.to_owned(), lease }
     }
 
-    /// Acquires the lock. Waits up to `wait`, where [`Duration::MAX`] has no limit, and retries
-    /// failed servers in that time. After an error the owner may hold the lock:
-    /// [`withdraw`](Lock::withdraw) releases it.
+    /// Acquires the lock. Waits for at most `wait` ([`Duration::MAX`]: without a limit) and
+    /// reconnects after a failure within that time. After an error the owner may nevertheless hold
+    /// the lock: [`withdraw`](Lock::withdraw) releases it.
     pub async fn acquire(&mut self, wait: Duration) -> Result<Acquisition, Error> {
         // `None` means no time limit.
         let until = now().checked_add(wait);
@@ -104,7 +106,7 @@ impl Lock {
         }
     }
 
-    /// Renews the lease at each third of it, until it is lost.
+    /// Renews the lease whenever a third of it has passed, until it is lost.
     pub async fn keep(&mut self, mut lease: Lease) -> Lost {
         let token = lease.fencing_token;
         loop {
@@ -118,7 +120,8 @@ impl Lock {
         }
     }
 
-    /// Releases the lock. Returns false if its lease had ended. A lost lock gets only a short try.
+    /// Releases the lock. Returns false if its lease had already ended. For a lost lock, it tries
+    /// only briefly.
     pub async fn release(&mut self, fencing_token: u64, is_lost: bool) -> Result<bool, Error> {
         let until = now() + if is_lost { WITHDRAW_MAX } else { RELEASE_MAX };
         let tries = Cell::new(0);
@@ -127,19 +130,19 @@ impl Lock {
             lock.release_once(Some(fencing_token)).await
         };
         let released = self.persist(until, release).await?;
-        // If an earlier try released the lock but its answer was lost, another owner may have
+        // If an earlier attempt released the lock but its answer was lost, another owner may have
         // acquired it since.
         Ok(released || tries.get() > 1 && !is_lost)
     }
 
-    /// Releases a lease that an abandoned call may have got. If that fails, the lease ends at its
-    /// expiry.
+    /// Releases a lease that an abandoned call may have acquired. If that fails, the lease ends when
+    /// it expires.
     pub async fn withdraw(&self) {
         let _ = timeout(WITHDRAW_MAX, self.release_once(None)).await;
     }
 
-    /// Acquires the lock with one call. Repeats it if the granted lease has ended before it is
-    /// usable.
+    /// Acquires the lock with one call. Repeats the call if the granted lease ends before it can be
+    /// used.
     async fn ask(&self, wait: Duration) -> Result<Acquisition, Error> {
         loop {
             let since = now();
@@ -149,7 +152,7 @@ impl Lock {
                 lease_duration: Some(time::wire(self.lease)),
                 max_wait: Some(time::wire(wait)),
             };
-            // The wait comes on top of the time for an answer.
+            // The wait is added to the time for an answer.
             let deadline = self.connection.deadline() + wait;
             let answer = self.connection.call_within(deadline, message).await?;
             let (token, replayed) = match acquired(answer)? {
@@ -215,8 +218,7 @@ impl Lock {
             if next >= until {
                 return Err(last);
             }
-            // A connection attempt that takes longer leaves the current connection in use for the
-            // next try.
+            // If connecting takes longer, the next attempt uses the current connection.
             let _ = timeout(each, self.reconnect()).await;
         }
     }
@@ -226,8 +228,8 @@ impl Lock {
         self.reconnect().await;
     }
 
-    /// Opens a new connection, because the current one may lead to a dead server. Keeps the current
-    /// one on failure.
+    /// Opens a new connection, because the current one may lead to a dead server. If that fails,
+    /// keeps the current one.
     async fn reconnect(&mut self) {
         if let Ok(connection) = self.connection.reopen().await {
             self.connection = connection;

@@ -18,7 +18,7 @@ use tower_service::Service;
 
 use crate::{Error, Limiter, Rate};
 
-/// How a refusal is answered.
+/// Creates the answer to a refused request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Protocol {
     Http,

@@ -230,7 +230,7 @@ impl Connection {
 /// Adds the metadata of the actor to a request.
 fn by<T>(actor: &str, mut request: Request<T>) -> Request<T> {
     if !actor.is_empty() {
-        // Opaque bytes: the server accepts UTF-8. Control characters are no metadata.
+        // Opaque bytes: the server accepts UTF-8. Control characters are not valid in metadata.
         if let Ok(actor) = MetadataValue::try_from(actor.as_bytes()) {
             request.metadata_mut().insert(ACTOR, actor);
         }

@@ -11,8 +11,8 @@ use crate::{Access, Connection, Error, RetryBudget, Token, channels::Channels};
 const DEADLINE: Duration = Duration::from_secs(1);
 /// Timeout of the attempt to connect.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Interval of keepalive pings, and the timeout of each. A server that disappears without a reset
-/// is detected after at most twice this time.
+/// Interval of keepalive pings, and the timeout of each. The disappearance of a server without a
+/// reset is detected after at most twice this time.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 const EXPECTED: &str = "expected http://host:port or https://host:port";
 
@@ -78,8 +78,9 @@ impl Options {
         self
     }
 
-    /// Sets the deadline of each attempt of a call; a wait for a slot or a lock comes on top. It
-    /// is sent to the server, so that the server gives up no later. Default: 1 s.
+    /// Sets the deadline of each attempt of a call; a wait for a slot or a lock is added to it. It
+    /// is sent to the server, so that the server does not give up later than the client. Default: 1
+    /// s.
     pub fn deadline(mut self, deadline: Duration) -> Options {
         self.deadline = deadline;
         self
@@ -116,8 +117,8 @@ impl Options {
         Connection::new(self, channels)
     }
 
-    /// Makes a connection that connects with its first call. Fails with INVALID_ARGUMENT if an
-    /// address, a file or the namespace is invalid. Needs a runtime of tokio.
+    /// Creates a connection that connects when the first call is made. Fails with INVALID_ARGUMENT
+    /// if an address, a file or the namespace is invalid. Needs a runtime of tokio.
     pub fn lazy(self) -> Result<Connection, Error> {
         let endpoints = self.endpoints()?;
         Connection::new(self, Channels::lazy(&endpoints))

@@ -58,7 +58,7 @@ impl Permit {
     }
 
     /// Reports the result, 0 to 65,536 bytes, and ends the permit. Repeats the call until the
-    /// verdict is known, also after the end of the lease; the keeper goes on meanwhile.
+    /// verdict is known, even after the end of the lease; the keeper continues meanwhile.
     ///
     /// Fails if a repeat cannot help, for example with INVALID_ARGUMENT for a result that is too
     /// long. If this future is dropped, the result may not be recorded.
@@ -102,7 +102,7 @@ impl Permit {
         }
     }
 
-    /// Stops the keeper and lets the lease end, as dropping does.
+    /// Stops the keeper and lets the lease end, as dropping the permit does.
     pub fn close(self) {}
 }
 

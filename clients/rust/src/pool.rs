@@ -99,9 +99,9 @@ impl Pool {
         self.name.clone()
     }
 
-    /// Asks for a slot with one plain call, whose lease nothing renews; [`admit`](Pool::admit)
+    /// Asks for a slot with one plain call, whose lease is not renewed; [`admit`](Pool::admit)
     /// returns a permit. Returns the answer and the usage after it. An empty `task` asks for the
-    /// oldest queued task of the device. `lease` `None` means the pool's default.
+    /// oldest queued task of the device. A `lease` of `None` means the pool's default.
     pub async fn admit_task(
         &self,
         device: &str,
@@ -118,8 +118,8 @@ impl Pool {
         admission(self.connection.call(message).await?)
     }
 
-    /// Reports the result of a task with one plain call. A token compares it with that of the
-    /// lease. Returns the verdict and the usage after it.
+    /// Reports the result of a task with one plain call. If a token is given, it is compared with
+    /// that of the lease. Returns the verdict and the usage after it.
     pub async fn complete_task(
         &self,
         device: &str,
@@ -213,7 +213,7 @@ impl Pool {
         let answer = self.connection.call(message).await?;
         let statuses: Vec<_> = answer.results.iter().map(|result| result.status()).collect();
         if statuses.contains(&EnqueueStatus::Unavailable) {
-            let message = "the store refused a part of the batch: send it again";
+            let message = "the store refused a part of the batch: send the batch again";
             return Err(Error::new(Code::Unavailable, message));
         }
         let unknown = [EnqueueStatus::Unspecified, EnqueueStatus::Unreadable];

@@ -7,8 +7,8 @@ pub use pb::check_rate_request::Against;
 
 impl Connection {
     /// Counts a call of a key and returns the verdict. A cost of 0 reads without counting. A
-    /// refusal has its `retry_after`. An id of this call alone is sent with all its attempts, so
-    /// that it counts once. [`Limiter`](crate::Limiter) decides also when no server answers.
+    /// refusal has its `retry_after`. All attempts of this call have the same id, so that it counts
+    /// once. A [`Limiter`](crate::Limiter) decides even when no server answers.
     pub async fn check(
         &self,
         key: &str,

@@ -46,7 +46,7 @@ pub struct Reservation {
 impl Connection {
     /// Reserves a quantity for an order. If the order holds another quantity, fails with the reason
     /// [`QUANTITY_DIFFERS`](Error::QUANTITY_DIFFERS) and that quantity as
-    /// [`held_quantity`](Error::held_quantity); nothing changed then.
+    /// [`held_quantity`](Error::held_quantity), and changes nothing.
     pub async fn reserve(&self, order: &Order<'_>) -> Result<Reserving, Error> {
         self.settle(&claims::key(&["order", order.sku, order.order])).await;
         let answered = self.timed(self.deadline(), order.message()).await?;
@@ -97,8 +97,8 @@ impl Reservation {
     }
 
     /// Sells the quantity. After the end of the hold it is taken again if it is available
-    /// (`retaken`). After an error it may be sold: repeat
-    /// [`confirm_reservation`](Connection::confirm_reservation). It is not cancelled then.
+    /// (`retaken`). After an error the quantity may be sold: repeat
+    /// [`confirm_reservation`](Connection::confirm_reservation). In this case it is not cancelled.
     pub async fn confirm(mut self) -> Result<pb::ConfirmReservationResponse, Error> {
         self.is_settled = true;
         let answer = self.connection.confirm_reservation(&self.sku, &self.order).await?;

@@ -7,7 +7,7 @@ use crate::{Connection, Error, pb};
 /// Maximum number of values of a call.
 const COUNT_MAX: u64 = 10_000;
 
-/// The values that a call got. `Display` prints one per line.
+/// The values that a call has received. `Display` prints one per line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Serials {
     /// Values of a sequence without a layout: `first`, `first + step`, … `last`.
@@ -39,8 +39,8 @@ impl fmt::Display for Serials {
 }
 
 impl Connection {
-    /// Takes the next values of a sequence. A repeat with the same `request_id` gets the first
-    /// answer. Without one, an id of this call alone is sent with all its attempts.
+    /// Returns the next values of a sequence. A repeat with the same `request_id` gets the first
+    /// answer. Without one, all attempts of this call have the same new id.
     pub async fn next(
         &self,
         name: &str,
@@ -52,7 +52,8 @@ impl Connection {
         self.take(name, count, step, floor, request_id).await?.try_into()
     }
 
-    /// The same, with the response of the contract. [`Serials`] can be made of it.
+    /// Does the same, and returns the response of the contract, from which [`Serials`] can be
+    /// created.
     pub async fn take(
         &self,
         name: &str,

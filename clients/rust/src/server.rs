@@ -1,4 +1,4 @@
-//! What is known of a server. All connections to it share this.
+//! What is known about a server. All connections to it share this.
 
 use std::{
     sync::{
@@ -12,9 +12,10 @@ use tonic::Code;
 
 use crate::{Error, error::TLS_MISMATCH, time::now};
 
-/// Deadlines in a row after which a server of several gets no calls until a health check succeeds.
+/// Number of consecutive deadlines after which one of several servers gets no calls until a health
+/// check succeeds.
 const LATE_MAX: u32 = 2;
-/// Time without calls to a server with the other protocol. It doubles up to the last.
+/// Time without calls to a server that uses the other protocol. It doubles up to the last value.
 const REFUSED_FIRST: Duration = Duration::from_secs(1);
 const REFUSED_LAST: Duration = Duration::from_secs(10);
 
@@ -27,7 +28,7 @@ pub(crate) struct Server {
     mismatch: Mutex<Option<Mismatch>>,
 }
 
-/// The server uses TLS and the client does not, or the reverse.
+/// The server uses TLS and the client does not, or vice versa.
 #[derive(Debug)]
 struct Mismatch {
     message: String,
@@ -44,7 +45,7 @@ impl Server {
         }
     }
 
-    /// Whether it is healthy and has the protocol of the client.
+    /// Whether it is healthy and uses the protocol of the client.
     pub(crate) fn is_usable(&self) -> bool {
         self.is_healthy.load(Ordering::Relaxed) && self.refusal().is_none()
     }
@@ -63,12 +64,12 @@ impl Server {
         *self.mismatch() = None;
     }
 
-    /// Records that no answer came in time. Returns whether the server hangs.
+    /// Records that no answer arrived in time. Returns whether the server hangs.
     pub(crate) fn is_hanging(&self) -> bool {
         self.late.fetch_add(1, Ordering::Relaxed) + 1 >= LATE_MAX
     }
 
-    /// Returns the error of calls during the pause after a call with the wrong protocol.
+    /// Returns the error for calls during the pause after a call with the wrong protocol.
     pub(crate) fn refusal(&self) -> Option<Error> {
         let mismatch = self.mismatch();
         let known = mismatch.as_ref().filter(|it| now() < it.until)?;

@@ -42,9 +42,9 @@ impl Connection {
         checked(self.call(message).await?.stock)
     }
 
-    /// Adds to the quantity on hand. Without a `request_id`, an id of this call alone is sent with
-    /// all its attempts. Returns the stock, and whether an earlier call with this `request_id` made
-    /// the change.
+    /// Adds to the quantity on hand. Without a `request_id`, all attempts of this call have the
+    /// same new id. Returns the stock, and whether an earlier call with this `request_id` made the
+    /// change.
     pub async fn add_stock(
         &self,
         sku: &str,

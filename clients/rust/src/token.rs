@@ -55,11 +55,11 @@ pub(crate) struct TokenSource {
     read: Mutex<Option<(Stamp, MetadataValue<Ascii>)>>,
 }
 
-/// What changes when a file is written or replaced.
+/// The attributes that change when a file is written or replaced.
 type Stamp = (Option<SystemTime>, u64, u64);
 
 impl TokenSource {
-    /// Reads the token once, so that a wrong one is detected at once.
+    /// Reads the token once, so that an invalid one is detected immediately.
     pub(crate) fn new(token: Option<Token>) -> Result<TokenSource, Error> {
         let source = TokenSource { token, read: Mutex::new(None) };
         if !matches!(source.token, Some(Token::Callback(_))) {
@@ -114,10 +114,10 @@ fn stamp(path: &Path) -> io::Result<Stamp> {
     Ok((metadata.modified().ok(), metadata.len(), 0))
 }
 
-/// The values that a header can carry.
+/// The values that a header can contain.
 pub(crate) const PRINTABLE: &str = "expected printable ASCII characters";
 
-/// Makes the value of a header; `None` unless it is printable ASCII.
+/// Creates the value of a header; `None` unless it is printable ASCII.
 pub(crate) fn header(text: &str) -> Option<MetadataValue<Ascii>> {
     let is_printable = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     is_printable.then(|| MetadataValue::try_from(text).ok()).flatten()

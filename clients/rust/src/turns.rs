@@ -1,4 +1,4 @@
-//! The calls that a connection sends at a time.
+//! Limits the calls that a connection has in flight.
 
 use std::any::TypeId;
 
@@ -6,11 +6,11 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::{Error, closing::Closing, pb};
 
-/// Maximum number of calls at a time. A server accepts 256 calls of a connection by default;
-/// HTTP/2 would queue further ones while their deadlines run.
+/// Maximum number of calls in flight. A server accepts 256 calls of a connection by default; HTTP/2
+/// would queue further calls while their deadlines run.
 const CALLS: usize = 200;
 
-/// The turns of calls: further calls wait, in order, until an earlier one has ended.
+/// The permissions to send a call: further calls wait, in order, until an earlier one has ended.
 #[derive(Debug)]
 pub(crate) struct Turns(Semaphore);
 
@@ -21,7 +21,8 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Waits for a turn, which ends on drop. Calls that keep or end a lease need none.
+    /// Waits until a call may be sent. Dropping the result ends the call's turn. Calls that keep or
+    /// end a lease need no turn.
     pub(crate) async fn take<M: 'static>(
         &self,
         closing: &Closing,

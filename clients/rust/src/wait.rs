@@ -1,4 +1,4 @@
-//! Waits of any length, cut into calls that keep the place in the queue.
+//! Waits of any length, divided into calls that keep the place in the queue.
 
 use std::{
     future::{Future, poll_fn},
@@ -20,28 +20,28 @@ use crate::{
 
 /// Longest wait of one call.
 const SLICE: Duration = Duration::from_secs(10);
-/// A call joins the queue this long before the one before it leaves. The place passes to it.
+/// A call joins the queue this long before the previous call leaves. The place passes to it.
 const OVERLAP: Duration = Duration::from_secs(2);
 /// Pause after a server that ended a wait early.
 const EARLY: Duration = Duration::from_millis(50);
-/// How long a dropped wait still takes an answer that is on its way.
+/// How long a dropped wait still accepts an answer that is on its way.
 const GRACE: Duration = Duration::from_millis(500);
 
 type Running<A> = Pin<Box<dyn Future<Output = Result<Answered<A>, Error>> + Send>>;
 
 type GiveUp<M> = Box<dyn FnOnce(&Grant) -> M + Send>;
 
-/// A request for a lease. If it is dropped before the caller has got the answer, its lease is given
-/// up in the background. An answer that is on its way still counts for a moment, after which the
-/// calls are cancelled.
+/// A request for a lease. If it is dropped before the caller has received the answer, its lease is
+/// given back in the background. An answer that is on its way is still accepted for a moment, after
+/// which the calls are cancelled.
 pub(crate) struct Wanted<A: 'static, M: Call> {
     claim: Option<Claim>,
     running: Vec<Running<A>>,
-    /// The lease of a call without an answer. `None` if another call may have got it.
+    /// The lease of a call without an answer. `None` if another call may have received it.
     unanswered: Option<Grant>,
     granted: Option<Grant>,
     grant: fn(&A) -> Option<Grant>,
-    /// The message that gives a lease up, and the time until it has ended then.
+    /// The message that gives a lease back, and the time until the lease has then ended.
     message: Option<GiveUp<M>>,
     pause: Duration,
 }
@@ -59,7 +59,7 @@ impl<A: 'static, M: Call> Wanted<A, M> {
         Wanted { claim: Some(claim), running, unanswered, granted: None, grant, message, pause }
     }
 
-    /// The caller gets the answer, with the token of its lease if it has one.
+    /// Records that the caller gets the answer, with the token of its lease if it has one.
     pub(crate) fn answered(mut self, token: Option<u64>) {
         self.running.clear();
         if let Some(claim) = self.claim.take() {
@@ -68,7 +68,8 @@ impl<A: 'static, M: Call> Wanted<A, M> {
     }
 
     /// Makes calls, each with its own wait, until an answer is final or the whole wait is over.
-    /// Returns the last answer. A call that has a successor counts only if its answer is final.
+    /// Returns the last answer. The answer of a call that has a successor is used only if it is
+    /// final.
     pub(crate) async fn in_calls<F>(
         &mut self,
         connection: &Connection,

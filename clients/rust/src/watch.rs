@@ -1,4 +1,4 @@
-//! Follows a stream of events across lost connections.
+//! Follows a stream of events beyond lost connections.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ pub trait Event: Sized + Send + 'static {
     /// Returns the cursor of the event. A new stream can continue after it.
     fn cursor(&self) -> &str;
 
-    /// Opens the stream of `name` after a cursor, or at the present without one.
+    /// Opens the stream of `name` after a cursor; without a cursor, it starts with new events.
     #[doc(hidden)]
     fn open(
         connection: &Connection,
@@ -49,7 +49,7 @@ pub struct Watch<E> {
     after: Option<String>,
     stream: Option<Events<E>>,
     pause: Duration,
-    /// Time of the next try.
+    /// Time of the next attempt.
     due: Instant,
 }
 
@@ -65,8 +65,8 @@ pub enum Watched<E> {
 }
 
 impl<E: Event> Watch<E> {
-    /// Opens the stream of a pool or policy after a cursor. `"0"` starts at the oldest stored
-    /// event, `None` at the present. Fails if the first try fails.
+    /// Opens the stream of a pool or policy after a cursor. `"0"` starts with the oldest stored
+    /// event, `None` with new events. Fails if the first attempt fails.
     pub async fn open(
         connection: Connection,
         name: &str,
@@ -76,8 +76,8 @@ impl<E: Event> Watch<E> {
         Ok(Watch { after, stream, ..Watch::new(connection, name) })
     }
 
-    /// Creates a watch whose stream opens with the first call of [`next`](Watch::next), at the
-    /// present.
+    /// Creates a watch whose stream opens with the first call of [`next`](Watch::next), and starts
+    /// with new events.
     pub fn new(connection: Connection, name: &str) -> Watch<E> {
         let (name, due) = (name.to_owned(), now());
         Watch { connection, name, after: None, stream: None, pause: PAUSE_MIN, due }

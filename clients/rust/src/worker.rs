@@ -75,15 +75,15 @@ impl Worker {
         self
     }
 
-    /// Sets the pause between two reports while the device has no queued task; it has a jitter of
-    /// half its length. Default: 1 s.
+    /// Sets the pause between two reports while the device has no queued task; it varies
+    /// randomly by up to half of its length. Default: 1 s.
     pub fn idle(mut self, idle: Duration) -> Worker {
         self.idle = idle;
         self
     }
 
     /// Calls `report` with the name and the verdict of each task that was run. A lost task has the
-    /// verdict of a report that came too late, or none: then `report` is not called.
+    /// verdict of a late report, or no verdict; then `report` is not called.
     pub fn on_done(
         mut self,
         report: impl Fn(&str, Result<CompleteVerdict, Error>) + Send + Sync + 'static,
@@ -95,7 +95,7 @@ impl Worker {
     /// Starts the worker on the runtime of the caller.
     ///
     /// A handler that returns an error fails its task, which is dispatched again while it has
-    /// attempts left. A handler whose lease is lost is dropped at its next `await`.
+    /// attempts left. A handler whose lease is lost is dropped at its next `await` point.
     pub fn start<R, E, F>(self, handler: impl Fn(Work) -> F + Send + Sync + 'static) -> WorkerHandle
     where
         R: Into<Bytes> + Send + 'static,

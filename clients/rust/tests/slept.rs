@@ -26,10 +26,10 @@ async fn leases_are_lost_when_the_machine_has_slept_for_longer() {
     assert!(permit.is_valid() && guard.is_valid());
 
     advance_clock(MINUTE);
-    assert!(!permit.is_valid(), "known at once, before any timer");
+    assert!(!permit.is_valid(), "known immediately, before any timer");
     assert!(permit.is_lost() && permit.valid_for() == Duration::ZERO);
-    // Nobody has looked at the lock: the keeper finds it.
+    // Nothing has checked the lock: the keeper detects the loss.
     timeout(MINUTE, guard.lost()).await.expect("the lock is lost");
     let verdict = permit.complete(Outcome::Succeeded, "").await;
-    assert_eq!(verdict, Ok(pb::CompleteVerdict::Completed), "the server did not sleep");
+    assert_eq!(verdict, Ok(pb::CompleteVerdict::Completed), "the server has not slept");
 }

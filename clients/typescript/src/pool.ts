@@ -59,7 +59,7 @@ export interface NewTask {
   readonly expireTime?: Date | undefined;
 }
 
-/** A pool as it is now. */
+/** The current state of a pool. */
 export interface PoolStatus extends Usage {
   readonly pool: string;
   /** Slots in use beyond a lowered capacity. */
@@ -71,7 +71,7 @@ export interface PoolStatus extends Usage {
   readonly graceMs: number;
   /** Attempts of a queued task until it is dead. */
   readonly maxAttempts: number;
-  /** Number of queued tasks, running ones included. */
+  /** Number of queued tasks, including running ones. */
   readonly queued: bigint;
   /** Number of waiting calls, on all servers. */
   readonly waiters: number;

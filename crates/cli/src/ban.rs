@@ -22,7 +22,7 @@ Examples:
     tollgate ban ip:192.0.2.7 --policy login --for 1h --reason abuse --actor ann
     tollgate unban ip:192.0.2.7 --policy login --actor ann
 
-  The running bans of the policy, the earliest end first:
+  The bans in force under the policy, the earliest end first:
     tollgate bans --policy login
 
 Without --policy the key belongs to rules that come with calls, such as those of `tollgate
@@ -32,21 +32,21 @@ of the key is allowed. The server records the actor but does not check it.
 With --output json, ban prints a BanResponse, unban an UnbanResponse, bans a Ban on each
 line.
 
-Exit status: 0 if the requested state is reached, by this call or an earlier one; 64 for a
-wrong command line; 69 if there is no answer, or no such policy.";
+Exit status: 0 if the requested state is reached, by this call or an earlier one; 64 if the
+command line is invalid; 69 if the server does not answer or does not know the policy.";
 
-/// A key, and the policy that counts it.
+/// A key, and the policy that it is counted under.
 #[derive(Debug, Clone, Args)]
 pub struct KeyFlags {
     /// The key, such as `user:17` or `ip:192.0.2.7`
     #[arg(value_name = "KEY", value_parser = flags::name)]
     pub key: String,
 
-    /// The policy [default: rules that come with calls]
+    /// The policy [default: rules that come with the calls]
     #[arg(long, value_name = "NAME", value_parser = flags::name)]
     pub policy: Option<String>,
 
-    /// Person or program that does this, for the record; at most 256 bytes
+    /// Person or program to record as the actor, at most 256 bytes
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     #[arg(env = "TOLLGATE_ACTOR", value_parser = actor)]
     pub actor: String,
@@ -67,12 +67,12 @@ pub struct BanOptions {
     #[command(flatten)]
     pub key: KeyFlags,
 
-    /// Duration of the ban from now, 1ms to 30days
+    /// Duration of the ban, starting now, 1ms to 30days
     #[arg(long = "for", value_name = "DURATION")]
     #[arg(value_parser = flags::duration(LENGTH_MIN.duration(), LENGTH_MAX.duration()))]
     pub length: Duration,
 
-    /// Reason, at most 256 bytes
+    /// Reason for the ban, at most 256 bytes
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub reason: String,
 }
@@ -80,7 +80,7 @@ pub struct BanOptions {
 /// Options of `tollgate bans`.
 #[derive(Debug, Clone, Args)]
 pub struct BansOptions {
-    /// The policy [default: rules that come with calls]
+    /// The policy [default: rules that come with the calls]
     #[arg(long, value_name = "NAME", value_parser = flags::name)]
     pub policy: Option<String>,
 
@@ -103,7 +103,7 @@ pub async fn ban(options: &BanOptions) -> Result<ExitCode, ClientError> {
     let answer = connection.ban(key, policy, *length, reason, actor).await;
     let answer =
         answer.map_err(|error| failed(&what, &server.url, &error, advice(client::fate(&error))))?;
-    output.say("BanResponse", &answer, || {
+    output.print("BanResponse", &answer, || {
         let Ban { until, strikes, .. } = answer.ban.clone().unwrap_or_default();
         format!("{key}: banned until {}, strike {strikes}", end(until))
     });
@@ -118,7 +118,7 @@ pub async fn unban(options: &KeyFlags) -> Result<ExitCode, ClientError> {
     let answer = connection.unban(key, policy.as_deref().unwrap_or_default(), actor).await;
     let answer =
         answer.map_err(|error| failed(&what, &server.url, &error, advice(client::fate(&error))))?;
-    output.say("UnbanResponse", &answer, || {
+    output.print("UnbanResponse", &answer, || {
         if answer.existed {
             format!("{key}: the ban is lifted; strikes and usage are cleared")
         } else {
@@ -128,7 +128,7 @@ pub async fn unban(options: &KeyFlags) -> Result<ExitCode, ClientError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lists the running bans of a policy.
+/// Lists the bans in force under a policy.
 pub async fn bans(options: &BansOptions) -> Result<ExitCode, ClientError> {
     let BansOptions { policy, output, server } = options;
     let what = match policy {
@@ -166,11 +166,11 @@ fn row(ban: &Ban) -> [String; 6] {
 /// The end of a ban in UTC.
 fn end(until: Option<prost_types::Timestamp>) -> String {
     let until = time::time(until).map(humantime::format_rfc3339_seconds);
-    // An unreadable ban has only its key.
+    // An unreadable ban has only a key.
     until.map_or_else(|_| "unreadable".to_owned(), |until| until.to_string())
 }
 
-/// Parses an actor. Control characters cannot be sent.
+/// Parses an actor, which cannot contain control characters.
 fn actor(text: &str) -> Result<String, String> {
     if text.len() <= 256 && !text.chars().any(char::is_control) {
         Ok(text.to_owned())
@@ -183,12 +183,12 @@ fn actor(text: &str) -> Result<String, String> {
 fn advice(code: &str) -> &'static str {
     match code {
         "CANCELLED" | "DEADLINE_EXCEEDED" | "UNKNOWN" => {
-            "the change may have been made: see `tollgate bans`, or repeat the command"
+            "the change may have been made: check with `tollgate bans`, or repeat the command"
         }
         "INTERNAL" => "`tollgate unban` repairs the ban of a key",
-        "NOT_FOUND" => "policies are defined in the server's configuration",
+        "NOT_FOUND" => "policies are defined in the configuration of the server",
         "PERMISSION_DENIED" => "use the token of a caller with the permission `manage`",
-        "UNIMPLEMENTED" => "this server does not know rates: update it",
+        "UNIMPLEMENTED" => "this server does not support rates: upgrade it",
         _ => client::advice(code),
     }
 }

@@ -1,4 +1,4 @@
-//! What the client commands share: the connection, and errors that say what to do next.
+//! Common parts of the client commands: the connection, and errors that say what to do next.
 
 use std::{fmt, time::Duration};
 
@@ -10,7 +10,7 @@ use tollgate_telemetry::text::escaped_lines;
 /// Deadline of a call.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// A failed command: the error and what to do next.
+/// A failed command: the error, and what to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientError(pub String);
 
@@ -29,16 +29,16 @@ pub async fn connect(
     what: &str,
 ) -> Result<Connection, ClientError> {
     let options = Options::new([server]).access(access.into()).deadline(DEADLINE);
-    // A user sees the first error, and the fleet counts each.
+    // Not retried: a user sees the first error, and the fleet counts every one.
     options.retries(RetryBudget::NONE).open().await.map_err(|error| {
         let todo = match error.code {
             "INVALID_ARGUMENT" => {
-                "correct the files of --tls-ca, --tls-cert, --tls-key, --token-file"
+                "correct the files passed with --tls-ca, --tls-cert, --tls-key or --token-file"
             }
             _ if error.message.contains("certificate") => {
-                "name the authority of the server's certificate with --tls-ca"
+                "pass the CA certificate of the server with --tls-ca"
             }
-            _ => "start a server with `tollgate serve`, or name another with --server",
+            _ => "start a server with `tollgate serve`, or choose another one with --server",
         };
         failed(what, server, &error, todo)
     })
@@ -49,18 +49,19 @@ pub fn failed(what: &str, server: &str, error: &Error, todo: &str) -> ClientErro
     ClientError(format!("cannot {what} at {server}: {error}; {todo}"))
 }
 
-/// Returns the code for an advice: UNKNOWN if the connection broke and the call may have run.
+/// Returns the code to advise on: UNKNOWN if the connection broke and the call may have been
+/// executed.
 pub fn fate(error: &Error) -> &'static str {
     if error.code == "UNAVAILABLE" && error.may_have_run() { "UNKNOWN" } else { error.code }
 }
 
-/// Returns what to do about a failed call, for any command.
+/// Returns what to do about a failed call of any command.
 pub fn advice(code: &str) -> &'static str {
     match code {
-        "INVALID_ARGUMENT" => "correct that and try again",
+        "INVALID_ARGUMENT" => "correct this and try again",
         "RESOURCE_EXHAUSTED" | "UNAVAILABLE" => {
-            "try again in a moment; if the error persists, see the server's log"
+            "try again in a moment; if the error persists, check the log of the server"
         }
-        _ => "the server's log may say more",
+        _ => "the log of the server may say more",
     }
 }

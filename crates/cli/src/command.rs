@@ -1,4 +1,4 @@
-//! The client commands, as a part of the command line, and their dispatch.
+//! The client commands on the command line, and their dispatch.
 
 use std::process::ExitCode;
 
@@ -27,7 +27,7 @@ use super::{
     watch::{self, WatchOptions},
 };
 
-/// Calls for a first try, one of each capability: an rpc and its request.
+/// Example calls, one for each capability: an RPC and its request.
 pub const FIRST_CALLS: [(&str, &str); 5] = [
     (
         "AdmissionService/AdmitTask",
@@ -45,23 +45,23 @@ pub enum ClientCommand {
     /// Check the rate of a key; exits 1 if the call is refused
     #[command(after_help = rate::HELP)]
     Rate(RateOptions),
-    /// Take serial numbers of a sequence and print them, one per line
+    /// Take serial numbers from a sequence and print them, one per line
     #[command(after_help = next::HELP)]
     Next(NextOptions),
     /// Set, reserve, confirm, cancel, show or list stock; exits 1 if the call is refused
     #[command(after_help = stock::HELP)]
     Stock(StockOptions),
-    /// Run a command while holding a lock; exits with the code of the command, or with 1 if another
-    /// owner holds the lock. Or list the held locks
+    /// Run a command while holding a lock, or list the held locks; exits with the status of the
+    /// command, or with 1 if another owner holds the lock
     #[command(after_help = lock::HELP)]
     Lock(LockOptions),
-    /// Execute a command that ends with its parent; `tollgate lock` starts its command so
+    /// Execute a command that ends with its parent, for `tollgate lock`
     #[command(hide = true)]
     WithParent(WithParent),
     /// Print the events of a pool or of a policy's keys, one per line
     #[command(after_help = watch::HELP)]
     Watch(WatchOptions),
-    /// Ask whether a server is SERVING; exits 1 if it is NOT_SERVING
+    /// Check whether a server is SERVING; exits 1 if it is NOT_SERVING
     #[command(after_help = health::HELP)]
     Health(HealthOptions),
     /// Show, configure, pause, resume or reset pools; list or evict their leases
@@ -76,23 +76,24 @@ pub enum ClientCommand {
     /// Lift the ban of a key
     #[command(after_help = ban::HELP)]
     Unban(KeyFlags),
-    /// List the running bans of a policy
+    /// List the bans in force under a policy
     #[command(after_help = ban::HELP)]
     Bans(BansOptions),
-    /// Show the usage, the ban and the strikes of a key
+    /// Show the usage, ban and strikes of a key
     #[command(after_help = key::HELP)]
     Key(KeyOptions),
-    /// Show or list the last values of sequences, or move a sequence forward
+    /// Show the last value of a sequence, list all sequences, or move one forward
     #[command(after_help = sequence::HELP)]
     Sequence(SequenceOptions),
-    /// Reload the configuration of a server, or show what would change; exits 1 if a key needs a
-    /// restart, and 78 if a file is wrong
+    /// Reload the configuration of a server, or show what would change; exits 1 if a change needs a
+    /// restart, 78 if a file is invalid
     #[command(after_help = reload::HELP)]
     Reload(ReloadOptions),
-    /// Show version, engine, uptime and configuration of a server
+    /// Show the version, engine, uptime and configuration of a server
     #[command(after_help = status::HELP)]
     Status(StatusOptions),
-    /// Show whether Redis has lost its data, or accept the loss; exits 1 if a loss is not accepted
+    /// Show whether Redis has lost its data, or accept the loss; exits 1 if a loss has not been
+    /// accepted
     #[command(after_help = store::HELP)]
     Store(StoreOptions),
     /// Show the pools of a server live in the terminal
@@ -101,7 +102,7 @@ pub enum ClientCommand {
 }
 
 impl ClientCommand {
-    /// Checks options that depend on each other. The error names the command and what is wrong.
+    /// Checks options that depend on each other. The error consists of the command and the problem.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         match self {
             ClientCommand::Rate(options) => options.check().map_err(|error| ("rate", error)),
@@ -109,7 +110,7 @@ impl ClientCommand {
         }
     }
 
-    /// Runs the command and returns its exit code. Errors are printed.
+    /// Runs the command, prints its error if it fails, and returns its exit code.
     pub async fn run(&self) -> ExitCode {
         let ended = match self {
             ClientCommand::Rate(options) => rate(options).await,
@@ -136,13 +137,13 @@ impl ClientCommand {
 }
 
 async fn rate(options: &RateOptions) -> Result<ExitCode, ClientError> {
-    let is_allowed = rate::run(options, print::say).await?;
+    let is_allowed = rate::run(options, print::line).await?;
     Ok(ExitCode::from(if is_allowed { 0 } else { exit::REFUSED }))
 }
 
 async fn next(options: &NextOptions) -> Result<ExitCode, ClientError> {
     let serials = next::run(options).await?;
-    let printed = print::hand_over(&print::shown(&serials));
+    let printed = print::deliver(&print::shown(&serials));
     printed.map_err(|error| next::unprinted(options, &error))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -150,7 +151,7 @@ async fn next(options: &NextOptions) -> Result<ExitCode, ClientError> {
 async fn stock(options: &StockOptions) -> Result<ExitCode, ClientError> {
     let answer = stock::run(options).await?;
     if !answer.text.is_empty() {
-        print::say(&answer.text);
+        print::line(&answer.text);
     }
     Ok(ExitCode::from(if answer.done { 0 } else { exit::REFUSED }))
 }
@@ -158,7 +159,7 @@ async fn stock(options: &StockOptions) -> Result<ExitCode, ClientError> {
 async fn reload(options: &ReloadOptions) -> Result<ExitCode, ClientError> {
     Ok(match reload::run(options).await? {
         ReloadEnd::Done(text) => {
-            print::say(&text);
+            print::line(&text);
             ExitCode::SUCCESS
         }
         ReloadEnd::NeedsRestart(text) => {
@@ -170,7 +171,7 @@ async fn reload(options: &ReloadOptions) -> Result<ExitCode, ClientError> {
 }
 
 async fn status(options: &StatusOptions) -> Result<ExitCode, ClientError> {
-    print::say(&status::run(options).await?);
+    print::line(&status::run(options).await?);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -191,7 +192,7 @@ async fn watch(options: &WatchOptions) -> Result<ExitCode, ClientError> {
 
 async fn top(options: &TopOptions) -> Result<ExitCode, ClientError> {
     let table = top::run(options).await?.unwrap_or_default();
-    print::hand_over(&table).map_err(|error| ClientError(error.to_string()))?;
+    print::deliver(&table).map_err(|error| ClientError(error.to_string()))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -201,9 +202,9 @@ async fn health(options: &HealthOptions) -> Result<ExitCode, ClientError> {
         Health::NotServing => ("NOT_SERVING", exit::REFUSED),
     };
     if options.output.is_json() {
-        print::say(&json::object(&serde_json::json!({ "status": status })));
+        print::line(&json::object(&serde_json::json!({ "status": status })));
     } else {
-        print::say(status);
+        print::line(status);
     }
     Ok(ExitCode::from(code))
 }

@@ -1,4 +1,4 @@
-//! Flags that several client commands share.
+//! Common flags of the client commands.
 
 use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 
@@ -22,8 +22,8 @@ const MAX: u32 = 10;
 /// TLS, token and namespace of a client command.
 #[derive(Debug, Clone, Default, Args)]
 pub struct AccessFlags {
-    /// Authorities that sign the certificate of the server, PEM; for https
-    /// [default: those that the system trusts]
+    /// CA certificates that verify the server, PEM; for https [default: those that the system
+    /// trusts]
     #[arg(long, value_name = "FILE", env = "TOLLGATE_TLS_CA", global = true)]
     pub tls_ca: Option<PathBuf>,
 
@@ -35,11 +35,11 @@ pub struct AccessFlags {
     #[arg(long, value_name = "FILE", env = "TOLLGATE_TLS_KEY", global = true)]
     pub tls_key: Option<PathBuf>,
 
-    /// File with a token, which every call sends as `authorization: Bearer`
+    /// File with the token that every call sends as `authorization: Bearer`
     #[arg(long, value_name = "FILE", env = "TOLLGATE_TOKEN_FILE", global = true)]
     pub token_file: Option<PathBuf>,
 
-    /// Namespace of the calls, for a caller with several [default: the caller's own]
+    /// Namespace of the calls, if the caller may use several [default: the caller's own]
     #[arg(long, value_name = "NAME", env = "TOLLGATE_NAMESPACE", global = true)]
     #[arg(value_parser = namespace)]
     pub namespace: Option<String>,
@@ -65,7 +65,7 @@ pub struct ServerFlags {
     pub access: AccessFlags,
 }
 
-/// The names of a listing.
+/// Selects the names in a listing.
 #[derive(Debug, Clone, Args)]
 pub struct PrefixFlags {
     /// List only names that begin with this text, at most 256 bytes [default: all]
@@ -74,42 +74,43 @@ pub struct PrefixFlags {
     pub prefix: String,
 }
 
-/// A limit with warn and ban levels.
+/// A limit with warning and ban levels.
 #[derive(Debug, Clone, Args)]
 pub struct RuleFlags {
-    /// Maximum number of calls of a key in a window [default: --ban-above, or 10 without it]
+    /// Maximum number of calls per key in a window [default: --ban-above if it is set, otherwise
+    /// 10]
     #[arg(long, value_name = "CALLS", value_parser = number(0..=COUNT_MAX))]
     pub max: Option<u32>,
 
-    /// Length of the window, 1ms to 30days, of a calendar window up to 365days: `500ms`, `1s`, `1m`,
-    /// `1h`, `1day`
+    /// Length of the window, such as `500ms`, `1m` or `1day`: 1ms to 30days, or up to 365days for a
+    /// calendar window
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = window)]
     pub window: Millis,
 
-    /// Algorithm that counts the calls
+    /// Algorithm for counting calls
     #[arg(long, value_name = "NAME", default_value = "sliding-window")]
     pub algorithm: AlgorithmName,
 
-    /// Maximum number of calls at once, for token-bucket [default: --max]
+    /// Maximum size of a burst of calls, for token-bucket [default: --max]
     #[arg(long, value_name = "CALLS", value_parser = number(1..=BUCKET_MAX))]
     pub burst: Option<u32>,
 
-    /// Warn of calls above this count, which is below --max; they pass
+    /// Allow calls above this count with a warning; must be below --max
     #[arg(long, value_name = "CALLS", value_parser = number(0..=COUNT_MAX))]
     pub warn_above: Option<u32>,
 
-    /// Ban a key whose count exceeds this; refused calls count too
+    /// Ban a key whose count exceeds this; refused calls are counted too
     #[arg(long, value_name = "CALLS", value_parser = number(0..=COUNT_MAX))]
     pub ban_above: Option<u32>,
 
-    /// Duration of a ban, 1ms to 30days: of the first, the second, …; the last value repeats
-    /// [default: --window]
+    /// Durations of the first, second, … ban of a key, 1ms to 30days each; the last one applies to
+    /// all further bans [default: --window]
     #[arg(long, value_name = "DURATION,…", requires = "ban_above")]
     #[arg(value_parser = length, value_delimiter = ',')]
     pub ban_for: Vec<Millis>,
 }
 
-/// Names of the flags, for commands with conflicting flags.
+/// Names of the flags, for commands whose flags conflict with them.
 pub const RULE_FLAGS: [&str; 7] =
     ["max", "window", "algorithm", "burst", "warn_above", "ban_above", "ban_for"];
 
@@ -118,11 +119,11 @@ pub const RULE_FLAGS: [&str; 7] =
 pub enum AlgorithmName {
     /// At most max calls in any interval of the window's length
     SlidingWindow,
-    /// A window starts with its first call
+    /// Windows that start with their first call
     FixedWindow,
-    /// Windows of the clock: whole seconds that divide a day, or 1 to 365 whole days
+    /// Windows aligned to the clock: whole seconds that divide a day, or 1 to 365 whole days
     CalendarWindow,
-    /// Max calls per window evenly, and burst calls at once
+    /// Refills evenly at max calls per window, and allows bursts
     TokenBucket,
 }
 
@@ -162,7 +163,7 @@ impl RuleFlags {
         self.max.or(self.ban_above).unwrap_or(MAX)
     }
 
-    /// Builds the rule. The error names flags that do not fit together.
+    /// Builds the rule. The error names flags that contradict each other.
     pub fn spec(&self) -> Result<RuleSpec, String> {
         if self.warn_above.zip(self.ban_above).is_some_and(|(warn, ban)| warn >= ban) {
             return Err("--warn-above must be below --ban-above".to_owned());
@@ -186,7 +187,8 @@ impl RuleFlags {
         }
     }
 
-    /// Builds the rule of a call. The error names flags that do not fit together.
+    /// Builds the rule that a call is checked against. The error names flags that contradict each
+    /// other.
     pub fn against(&self) -> Result<Against, String> {
         let RuleSpec { limits, tiers, .. } = self.spec()?;
         let wire = |length: Millis| time::wire(length.duration());
@@ -218,7 +220,7 @@ impl RuleFlags {
         let mut tiers: Vec<TierSpec> =
             self.warn_above.map(|above| tier(above, TierAction::Warn)).into_iter().collect();
         if let Some(above) = self.ban_above {
-            // A separate level, so that the first call above `max` sends a notice.
+            // A separate tier, so that the first call above `max` causes a notice.
             if above > self.max() {
                 tiers.push(tier(self.max(), TierAction::Throttle));
             }
@@ -235,7 +237,8 @@ impl RuleFlags {
 fn explain(bad: &Violation) -> String {
     let (field, description) = (bad.field.as_str(), bad.description.as_str());
     if field == "limits[0].algorithm" {
-        return "--warn-above and --ban-above need a window: --algorithm token-bucket has none"
+        return "--warn-above and --ban-above need a window, which --algorithm token-bucket does \
+            not have"
             .to_owned();
     }
     match field.strip_prefix("limits[0].") {
@@ -251,32 +254,33 @@ pub fn server(text: &str) -> Result<String, String> {
     check_url(&url).map(|()| url)
 }
 
-/// Parses the name of a namespace; the empty text is the default one.
+/// Parses the name of a namespace; the empty string is the default one.
 fn namespace(text: &str) -> Result<String, String> {
     Namespace::parse(text.as_bytes())?;
     Ok(text.to_owned())
 }
 
-/// Parses a name of the API.
+/// Parses a name as the API accepts it.
 pub fn name(text: &str) -> Result<String, String> {
     let name = Name::parse(Bytes::copy_from_slice(text.as_bytes()))?;
     Ok(name.as_str().to_owned())
 }
 
-/// Parses the start of a name; it may be empty.
+/// Parses a prefix of names; it may be empty.
 fn prefix(text: &str) -> Result<String, String> {
     if text.is_empty() { Ok(String::new()) } else { name(text) }
 }
 
-/// Parses a duration of the API, rounded up to milliseconds.
+/// Parses a duration as the API accepts it, rounded up to milliseconds.
 pub fn length(text: &str) -> Result<Millis, String> {
     within(text, LENGTH_MAX)
 }
 
-/// Parses the length of a window. The rule checks that only calendar windows exceed 30 days.
+/// Parses the length of a window. The rule rejects more than 30 days unless it is a calendar
+/// window.
 fn window(text: &str) -> Result<Millis, String> {
     let window = within(text, CALENDAR_MAX);
-    window.map_err(|_| "expected 1ms to 30days; a calendar window up to 365days".to_owned())
+    window.map_err(|_| "expected 1ms to 30days, or up to 365days for a calendar window".to_owned())
 }
 
 fn within(text: &str, most: Millis) -> Result<Millis, String> {
@@ -284,7 +288,7 @@ fn within(text: &str, most: Millis) -> Result<Millis, String> {
     Ok(Millis(length.as_nanos().div_ceil(1_000_000) as u64))
 }
 
-/// Returns a parser of durations in this range.
+/// Returns a parser for durations in this range.
 pub fn duration(
     least: Duration,
     most: Duration,
@@ -292,7 +296,7 @@ pub fn duration(
     move |text| between(text, least, most)
 }
 
-/// Returns a parser of whole numbers in this range.
+/// Returns a parser for whole numbers in this range.
 pub fn number(range: RangeInclusive<u32>) -> RangedI64ValueParser<u32> {
     value_parser!(u32).range(i64::from(*range.start())..=i64::from(*range.end()))
 }
@@ -312,7 +316,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Parses flags, which spaces separate.
+    /// Parses flags separated by spaces.
     pub(crate) fn parse<T: Args>(flags: &str) -> Result<T, String> {
         let command = T::augment_args(Command::new("tollgate").no_binary_name(true));
         let matches = command.try_get_matches_from(flags.split_whitespace());

@@ -1,4 +1,4 @@
-//! `tollgate health`: asks whether a server is SERVING, for health checks of containers.
+//! `tollgate health`: checks whether a server is SERVING, for container health checks.
 
 use std::time::Duration;
 
@@ -28,12 +28,12 @@ Examples:
     tollgate health --service tollgate.v1.LockService \\
         --server https://tollgate:50051 --tls-ca ca.crt
 
-Asks grpc.health.v1 and prints the status; with --output json an object with `status`.
-NOT_SERVING means that the store is unreachable or refuses writes, or that the server
-drains.
+Calls grpc.health.v1 and prints the status; with --output json, an object with `status`.
+NOT_SERVING means that the store is unreachable or refuses writes, or that the server is
+draining.
 
-Exit status: 0 if the status is SERVING; 1 if it is NOT_SERVING; 64 for a wrong command
-line; 69 if there is no answer within --timeout, or no such service.";
+Exit status: 0 if the status is SERVING; 1 if it is NOT_SERVING; 64 if the command line is
+invalid; 69 if there is no answer within --timeout, or no such service.";
 
 /// Options of `tollgate health`.
 #[derive(Debug, Clone, Args)]
@@ -42,7 +42,7 @@ pub struct HealthOptions {
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     pub service: String,
 
-    /// Time limit of connection and call together, 100ms to 1m
+    /// Time limit for connecting and for the call together, 100ms to 1m
     #[arg(long, value_name = "DURATION", default_value = "3s")]
     #[arg(value_parser = flags::duration(TIMEOUT.0, TIMEOUT.1))]
     pub timeout: Duration,
@@ -56,7 +56,7 @@ pub struct HealthOptions {
     pub server: ServerFlags,
 }
 
-/// Asks for the health. Fails if there is no answer within `--timeout`.
+/// Checks the health. Fails if there is no answer within `--timeout`.
 pub async fn run(options: &HealthOptions) -> Result<Health, ClientError> {
     let HealthOptions { service, timeout: limit, server, .. } = options;
     let what = match service.as_str() {
@@ -65,14 +65,14 @@ pub async fn run(options: &HealthOptions) -> Result<Health, ClientError> {
     };
     let late = || {
         let limit = humantime::format_duration(*limit);
-        let todo = "the server may be overloaded or unreachable; see its log";
+        let todo = "the server may be overloaded or unreachable; check its log";
         ClientError(format!("cannot {what} at {}: no answer within {limit}; {todo}", server.url))
     };
     let ask = async {
         let connection = connect(&server.url, &server.access, &what).await?;
         let health = connection.health(service, *limit).await;
         health.map_err(|error| match error.code {
-            // The deadline of the call may pass before the limit of all.
+            // The deadline of the call may expire before the overall time limit.
             "DEADLINE_EXCEEDED" => late(),
             code => failed(&what, &server.url, &error, advice(code)),
         })
@@ -83,8 +83,14 @@ pub async fn run(options: &HealthOptions) -> Result<Health, ClientError> {
 /// Returns what to do about a failed check.
 fn advice(code: &str) -> &'static str {
     match code {
-        "NOT_FOUND" => "name a service such as tollgate.v1.LockService, or none for the server",
-        "UNIMPLEMENTED" => "this server has no grpc.health.v1: it may be no Tollgate server",
+        "NOT_FOUND" => {
+            "pass a service such as tollgate.v1.LockService, or omit --service to \
+         check the whole server"
+        }
+        "UNIMPLEMENTED" => {
+            "this server does not implement grpc.health.v1: it may not be a \
+         Tollgate server"
+        }
         _ => client::advice(code),
     }
 }

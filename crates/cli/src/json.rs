@@ -1,9 +1,9 @@
 //! Protobuf's JSON format, for `--output json`.
 //!
-//! A result is the response of the rpc, or an element of a listing. Keys are those of the contract:
-//! lowerCamelCase. A field without a value has its default, except for fields that the contract
-//! calls absent: these are left out. Integers of 64 bits are strings, because JSON numbers cannot
-//! hold them.
+//! A result is the response of the RPC, or an element of a listing. Keys are the field names of the
+//! contract in lowerCamelCase. Unset fields have their default, except for those that the contract
+//! describes as absent, which are omitted. 64-bit integers are strings, because JSON numbers cannot
+//! represent all of them.
 
 use std::sync::LazyLock;
 
@@ -33,7 +33,7 @@ fn transcoded(name: &str, message: &impl Message) -> Option<String> {
     String::from_utf8(text).ok()
 }
 
-/// Formats a result that is no message of the contract as one line.
+/// Formats a result that is not a message of the contract as one line.
 pub fn object(value: &Value) -> String {
     escaped_json(&value.to_string()).into_owned()
 }

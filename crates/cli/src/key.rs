@@ -19,10 +19,11 @@ Examples:
   The usage of an address under each limit of the policy `login`, and its ban:
     tollgate key ip:192.0.2.7 --policy login
 
-Counts no call; `tollgate rate` does. With --output json it prints a GetKeyResponse.
+This does not count as a call; `tollgate rate` does. With --output json it prints a
+GetKeyResponse.
 
-Exit status: 0 if the key is printed; 64 for a wrong command line; 69 if there is no answer,
-or no such policy.";
+Exit status: 0 if the key is printed; 64 if the command line is invalid; 69 if the server does
+not answer or does not know the policy.";
 
 /// Options of `tollgate key`.
 #[derive(Debug, Clone, Args)]
@@ -51,11 +52,11 @@ pub async fn run(options: &KeyOptions) -> Result<ExitCode, ClientError> {
     let connection = connect(&server.url, &server.access, &what).await?;
     let answer = connection.key(key, policy).await;
     let answer = answer.map_err(|error| failed(&what, &server.url, &error, advice(error.code)))?;
-    output.say("GetKeyResponse", &answer, || text(key, &answer));
+    output.print("GetKeyResponse", &answer, || text(key, &answer));
     Ok(ExitCode::SUCCESS)
 }
 
-/// A line with the key and its ban, then a line for each limit.
+/// Formats the key and its ban on one line, and each limit on another.
 fn text(key: &str, answer: &GetKeyResponse) -> String {
     let state = match &answer.ban {
         Some(of) => ban(of),
@@ -69,10 +70,10 @@ fn text(key: &str, answer: &GetKeyResponse) -> String {
 /// Returns what to do about a failed call.
 fn advice(code: &str) -> &'static str {
     match code {
-        "INTERNAL" => "ResetRate repairs a key's usage, `tollgate unban` its ban",
-        "NOT_FOUND" => "policies are defined in the server's configuration",
+        "INTERNAL" => "ResetRate repairs the usage of a key, and `tollgate unban` its ban",
+        "NOT_FOUND" => "policies are defined in the configuration of the server",
         "PERMISSION_DENIED" => "use the token of a caller that may read this policy",
-        "UNIMPLEMENTED" => "this server does not know GetKey: update it",
+        "UNIMPLEMENTED" => "this server does not support GetKey: upgrade it",
         _ => client::advice(code),
     }
 }

@@ -1,9 +1,9 @@
 //! The commands of `tollgate` that are clients of a server, one module each.
 //!
-//! [`ClientCommand`] is all of them, for the command line of the program. They call the server by
-//! [`tollgate_client`], so they work with every version of it that knows
-//! their calls. A command returns its exit code ([`exit`]) or a [`ClientError`], which says what to
-//! do next. The bounds of flags are those of the rules in `tollgate_core`.
+//! [`ClientCommand`] contains all of them for the command line of the program. They call the server
+//! with [`tollgate_client`], so they work with every version of the server that supports their
+//! calls. A command returns its exit code ([`exit`]) or a [`ClientError`], which says what to do
+//! next. The ranges of flags are those of the rules in `tollgate_core`.
 
 pub mod ban;
 pub mod client;

@@ -1,4 +1,4 @@
-//! Listings: all pages of an rpc, as a table or as JSON lines.
+//! Listings: all pages of an RPC, as a table or as JSON lines.
 
 use prost::Message;
 use tollgate_client::Error;
@@ -11,7 +11,7 @@ use super::{
     table::{Column, Table},
 };
 
-/// Says that a name of a listing cannot be read.
+/// Warns that entries of a listing cannot be read.
 pub(crate) fn warn_unreadable(kind: &str, names: &[String]) {
     for name in names {
         warn(&format!("cannot read the {kind} `{name}`; lua/README.md describes how to repair it"));
@@ -20,7 +20,7 @@ pub(crate) fn warn_unreadable(kind: &str, names: &[String]) {
 
 /// How the entries of a listing are printed.
 pub(crate) struct PrintedList<T, const N: usize> {
-    /// Name of an entry in the contract.
+    /// Message type of an entry.
     pub message: &'static str,
     /// Columns of the table.
     pub columns: [Column; N],
@@ -29,8 +29,8 @@ pub(crate) struct PrintedList<T, const N: usize> {
 }
 
 impl<T: Message, const N: usize> PrintedList<T, N> {
-    /// Reads and prints one page after the other, until the last or until the reader of the output
-    /// has read enough. `fail` completes the error of a call.
+    /// Reads and prints one page after another, until the last one or until the reader closes the
+    /// output. `fail` converts the error of a call.
     pub(crate) async fn print(
         &self,
         output: OutputFlags,

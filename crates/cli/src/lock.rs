@@ -21,19 +21,19 @@ use self::{
 };
 use crate::{
     client::{self, ClientError, connect, failed},
-    print::say,
+    print,
     rate::length,
 };
 use tollgate_core::time::monotonic;
 
-/// Pause before the connection is tried again.
+/// Pause before connecting again.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The result of the command.
+/// How `tollgate lock` has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockEnd {
-    /// The command ended with this exit code. 126 or 127 if it could not be started; 128 plus the
-    /// number of a signal that arrived first.
+    /// The command ended with this exit code, or could not be started (126 or 127), or a signal
+    /// arrived first (128 plus its number).
     Exited(u8),
     /// Another owner holds the lock, so the command was not started.
     Refused,
@@ -41,8 +41,8 @@ pub enum LockEnd {
     Lost,
 }
 
-/// Acquires the lock, runs the command and releases the lock. Problems are reported to `tell`.
-pub async fn run(options: &LockOptions, tell: impl Fn(&str)) -> Result<LockEnd, ClientError> {
+/// Acquires the lock, runs the command and releases the lock. Problems are passed to `warn`.
+pub async fn run(options: &LockOptions, warn: impl Fn(&str)) -> Result<LockEnd, ClientError> {
     let mut signals = ForwardedSignals::listen()
         .map_err(|error| ClientError(format!("cannot listen for signals: {error}")))?;
     let connection = select! {
@@ -61,7 +61,7 @@ pub async fn run(options: &LockOptions, tell: impl Fn(&str)) -> Result<LockEnd, 
     let lease = match answer {
         Ok(Acquisition::Acquired(lease)) => lease,
         Ok(Acquisition::Held { holder, retry_after }) => {
-            tell(&held(options.name(), &holder, retry_after));
+            warn(&describe_holder(options.name(), &holder, retry_after));
             print_held(options, holder, retry_after);
             return Ok(LockEnd::Refused);
         }
@@ -74,18 +74,18 @@ pub async fn run(options: &LockOptions, tell: impl Fn(&str)) -> Result<LockEnd, 
     let token = lease.fencing_token;
     let ended = match child::start(options, &owner, token) {
         Ok(child) => {
-            let run = child::wait(child, options, (&mut lock, lease), &mut signals, &tell).await;
-            // If the end of the command is unknown, the lock is not released; its lease ends.
+            let run = child::wait(child, options, (&mut lock, lease), &mut signals, &warn).await;
+            // If it is unknown whether the command has ended, the lock is not released but expires.
             run.map_err(|error| ClientError(format!("cannot wait for the command: {error}")))?
         }
         Err(error) => {
             let (code, reason) = parent::not_executed(&options.command[0], &error);
-            tell(&reason);
+            warn(&reason);
             Ended { code, is_lost: false }
         }
     };
     let released = lock.release(token, ended.is_lost).await;
-    Ok(report(options, released, ended, tell))
+    Ok(settle(options, released, ended, warn))
 }
 
 /// Connects to the server. Retries until `options.wait` has passed.
@@ -99,20 +99,20 @@ async fn reach(options: &LockOptions) -> Result<Connection, ClientError> {
     }
 }
 
-/// Releases a lease that an abandoned call may have got. Does nothing for a named owner, because
-/// another process may use the same name.
+/// Releases a lease that an abandoned call may have been granted. Does nothing if the owner was
+/// named, because another process may use the same name.
 async fn withdraw(options: &LockOptions, lock: &Lock) {
     if options.owner.is_none() {
         lock.withdraw().await;
     }
 }
 
-/// Reports how the lock ended, and returns the end of the command.
-fn report(
+/// Warns if the lock was lost or not released, and returns how the command has ended.
+fn settle(
     options: &LockOptions,
     released: Result<bool, Error>,
     mut ended: Ended,
-    tell: impl Fn(&str),
+    warn: impl Fn(&str),
 ) -> LockEnd {
     let name = options.name();
     match released {
@@ -120,12 +120,12 @@ fn report(
         _ if ended.is_lost => {}
         Ok(true) => {}
         Ok(false) => {
-            tell(&format!("`{name}` was lost before it was released: the lease had ended"));
+            warn(&format!("`{name}` was lost before it was released: its lease had expired"));
             ended.is_lost = true;
         }
         Err(error) => {
             let lease = length(options.lease);
-            tell(&format!("cannot release `{name}`: {error}; its lease ends within {lease}"));
+            warn(&format!("cannot release `{name}`: {error}; its lease expires within {lease}"));
         }
     }
     match options.if_lost {
@@ -134,7 +134,7 @@ fn report(
     }
 }
 
-/// Prints the refusal with `--output json`. COMMAND does not run, so nothing else is printed.
+/// Prints the refusal with `--output json`. Nothing else is printed, because COMMAND does not run.
 fn print_held(options: &LockOptions, holder: String, retry_after: Duration) {
     let held = pb::AcquireLockResponse {
         outcome: pb::AcquireLockOutcome::Held.into(),
@@ -143,15 +143,15 @@ fn print_held(options: &LockOptions, holder: String, retry_after: Duration) {
         ..pb::AcquireLockResponse::default()
     };
     if let Some(line) = options.output.json("AcquireLockResponse", &held) {
-        say(&line);
+        print::line(&line);
     }
 }
 
-/// Describes the holder of the lock and the end of its lease.
-fn held(name: &str, holder: &str, retry_after: Duration) -> String {
+/// Describes the holder of the lock and when its lease expires.
+fn describe_holder(name: &str, holder: &str, retry_after: Duration) -> String {
     match (holder, length(retry_after)) {
         ("", _) => format!("`{name}` is reserved for waiting calls"),
-        (_, ends) => format!("`{name}` is held by `{holder}`: ends in {ends} unless renewed"),
+        (_, ends) => format!("`{name}` is held by `{holder}`: expires in {ends} unless renewed"),
     }
 }
 
@@ -163,10 +163,10 @@ fn acquire(options: &LockOptions) -> String {
 fn advice(code: &str) -> &'static str {
     match code {
         "CANCELLED" | "DEADLINE_EXCEEDED" | "UNKNOWN" => {
-            "try again; with --wait, `tollgate lock` retries until that time is over"
+            "try again; with --wait, `tollgate lock` retries for that time"
         }
-        "INTERNAL" => "other locks are not affected; the server's log may say more",
-        "UNIMPLEMENTED" => "this server does not know locks: update it",
+        "INTERNAL" => "other locks are not affected; the log of the server may say more",
+        "UNIMPLEMENTED" => "this server does not support locks: upgrade it",
         _ => client::advice(code),
     }
 }

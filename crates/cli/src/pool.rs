@@ -23,7 +23,7 @@ use super::{
     exit, json,
     listing::PrintedList,
     output::OutputFlags,
-    print::say,
+    print,
     progress::Progress,
 };
 use tollgate_telemetry::text::grouped;
@@ -31,13 +31,13 @@ use tollgate_telemetry::text::grouped;
 /// Maximum number of evictions in flight.
 const EVICTIONS: usize = 16;
 
-/// Why a verb ended without its result.
+/// Why a verb has ended without a result.
 enum VerbEnd {
     /// A call failed.
     Failed(Error),
-    /// The error is complete.
+    /// The error is complete and needs no further advice.
     Printed(ClientError),
-    /// The exit code of a refusal.
+    /// A refusal, with its exit code.
     Refused(u8),
 }
 
@@ -96,7 +96,7 @@ async fn call(
             (pool.change(reset).await?, text::details)
         }
     };
-    output.say("Pool", &state, || text(&state));
+    output.print("Pool", &state, || text(&state));
     Ok(0)
 }
 
@@ -111,7 +111,7 @@ fn change(flags: &SettingsFlags) -> pb::ConfigurePoolRequest {
     }
 }
 
-/// Says what a reset removes. A pool that cannot be read can be reset too.
+/// Describes what a reset removes. A pool that cannot be read can be reset too.
 async fn reset_question(pool: &Pool, yes: bool) -> String {
     let name = pool.name();
     let state = if yes { None } else { pool.details().await.ok() };
@@ -145,13 +145,13 @@ async fn evict(
     let (text, code) = match answer.verdict() {
         EvictVerdict::Evicted if answer.replayed => ("EVICTED  by an earlier call", 0),
         EvictVerdict::Evicted => ("EVICTED  its slot is free", 0),
-        EvictVerdict::Ended => ("ENDED  it holds no slot", exit::REFUSED),
+        EvictVerdict::Ended => ("ENDED  the task holds no slot", exit::REFUSED),
         EvictVerdict::Unknown => {
             ("UNKNOWN  no such task; see `tollgate pool leases`", exit::REFUSED)
         }
         EvictVerdict::Unspecified => return Err(malformed("verdict")),
     };
-    output.say("EvictTaskResponse", &answer, || text.to_owned());
+    output.print("EvictTaskResponse", &answer, || text.to_owned());
     Ok(code)
 }
 
@@ -164,13 +164,15 @@ async fn evict_all(
     let running = pool.usage().await?.in_use.into();
     let (count, name) = (grouped(running), pool.name());
     let question = format!(
-        "Evict all {count} leases of `{name}`? Their devices may still run when others are admitted."
+        "Evict all {count} leases of `{name}`? Their devices may still be running when others are \
+         admitted."
     );
     confirm(yes, &question).map_err(VerbEnd::Refused)?;
     let progress = Progress::new("evicted", Some(running));
     let (mut evicted, mut ended, mut token) = (0u64, 0u64, String::new());
     loop {
-        // A page token is a position in the order of ends, so evictions do not move the next page.
+        // A page token is a position in the order of expiry, so evictions do not shift the next
+        // page.
         let (leases, next) = pool.leases(&token).await?;
         let mut answers = stream::iter(leases)
             .map(async |lease| pool.evict(&lease.device_id, &lease.task_id, reason).await)
@@ -189,10 +191,10 @@ async fn evict_all(
     }
     progress.end();
     if output.is_json() {
-        say(&json::object(&json!({ "evicted": evicted, "ended": ended })))
+        print::line(&json::object(&json!({ "evicted": evicted, "ended": ended })))
     } else {
         let (evicted, ended) = (grouped(evicted), grouped(ended));
-        say(&format!("evicted {evicted} leases; {ended} had ended before"));
+        print::line(&format!("evicted {evicted} leases; {ended} had ended before"));
     }
     Ok(0)
 }
@@ -200,7 +202,7 @@ async fn evict_all(
 fn malformed(what: &str) -> VerbEnd {
     VerbEnd::Failed(Error {
         code: "INTERNAL",
-        message: format!("malformed answer: {what}"),
+        message: format!("malformed response: {what}"),
         ..Error::default()
     })
 }
@@ -213,11 +215,11 @@ fn advice(code: &str, verb: &PoolVerb) -> &'static str {
         }
         ("CANCELLED" | "DEADLINE_EXCEEDED" | "UNKNOWN", PoolVerb::Get(_)) => "try again",
         ("CANCELLED" | "DEADLINE_EXCEEDED" | "UNKNOWN", _) => {
-            "the change may have been made: repeat the command, which changes nothing then"
+            "the change may have been made: repeat the command, which then changes nothing"
         }
         ("INTERNAL", _) => {
-            "other pools are not affected; `tollgate pool reset` repairs the pool, `tollgate pool \
-             evict` the record of a task"
+            "other pools are not affected; `tollgate pool reset` repairs the pool, and `tollgate \
+             pool evict` the record of a task"
         }
         ("PERMISSION_DENIED", PoolVerb::Get(_) | PoolVerb::List | PoolVerb::Leases(_)) => {
             "use the token of a caller that may read this pool"
@@ -225,7 +227,7 @@ fn advice(code: &str, verb: &PoolVerb) -> &'static str {
         ("PERMISSION_DENIED", _) => {
             "use the token of a caller with the permission `manage` for this pool"
         }
-        ("UNIMPLEMENTED", _) => "this is no Tollgate server, or one without admission",
+        ("UNIMPLEMENTED", _) => "this is not a Tollgate server, or one without admission",
         _ => client::advice(code),
     }
 }

@@ -1,4 +1,4 @@
-//! Output of results and problems.
+//! Prints results and problems.
 
 use std::{
     borrow::Cow,
@@ -7,8 +7,8 @@ use std::{
 
 use tollgate_telemetry::text::escaped_lines;
 
-/// Prints a text to standard output. Ignores failures, because the reader may have closed the pipe.
-pub fn say(text: &str) {
+/// Prints a line to standard output. Ignores failures, because the reader may have closed the pipe.
+pub fn line(text: &str) {
     let _ = writeln!(stdout(), "{}", escaped_lines(text));
 }
 
@@ -22,13 +22,13 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     if stdout().is_terminal() { escaped_lines(text) } else { Cow::Borrowed(text) }
 }
 
-/// Prints a result that is not stored elsewhere, so a failed write is an error. A closed pipe is no
-/// error: its reader has read enough.
-pub fn hand_over(text: &str) -> io::Result<()> {
+/// Prints a result that is not stored anywhere else, so a failed write is an error. A closed pipe
+/// is not an error, because its reader has read enough.
+pub fn deliver(text: &str) -> io::Result<()> {
     print(text).map(drop)
 }
 
-/// Prints a part of a result. Returns whether the reader of the output reads on.
+/// Prints a part of a result. Returns whether the reader of the output wants more.
 pub fn print(text: &str) -> io::Result<bool> {
     match stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == BrokenPipe => Ok(false),

@@ -30,7 +30,7 @@ impl Progress {
         Progress { bar }
     }
 
-    /// Shows the number of entries that are done; redraws only now and then.
+    /// Shows the number of finished entries; redraws only every [`EVERY`] entries.
     pub fn show(&self, entries: u64) {
         if let Some(bar) = self.bar.as_ref().filter(|_| entries.is_multiple_of(EVERY)) {
             bar.set_position(entries);

@@ -11,9 +11,9 @@ use tollgate_client::Against;
 
 use super::client::{self, ClientError, connect, failed};
 
-/// Makes the calls one after the other and prints each answer. Returns whether the last call was
-/// allowed.
-pub async fn run(options: &RateOptions, mut tell: impl FnMut(&str)) -> Result<bool, ClientError> {
+/// Makes the calls one after another and passes each answer to `print`. Returns whether the last
+/// call was allowed.
+pub async fn run(options: &RateOptions, mut print: impl FnMut(&str)) -> Result<bool, ClientError> {
     let against = against(options).map_err(ClientError)?;
     let what = format!("check `{}`", options.key);
     let connection = connect(&options.server, &options.access, &what).await?;
@@ -23,7 +23,7 @@ pub async fn run(options: &RateOptions, mut tell: impl FnMut(&str)) -> Result<bo
         let answer =
             answer.map_err(|error| failed(&what, &options.server, &error, advice(error.code)))?;
         let text = || line::line(number, options.count, &answer);
-        tell(&options.output.json("CheckRateResponse", &answer).unwrap_or_else(text));
+        print(&options.output.json("CheckRateResponse", &answer).unwrap_or_else(text));
         allowed = answer.allowed;
     }
     Ok(allowed)
@@ -41,9 +41,9 @@ fn advice(code: &str) -> &'static str {
     match code {
         "DEADLINE_EXCEEDED" => "the call may have been counted; try again",
         "FAILED_PRECONDITION" => "ResetRate removes the usage of the key",
-        "INTERNAL" => "ResetRate repairs a key's usage, Unban its ban",
-        "NOT_FOUND" => "name a configured policy, or give a rule with --max and --window",
-        "UNIMPLEMENTED" => "this server does not know rates: update it",
+        "INTERNAL" => "ResetRate repairs the usage of a key, and Unban its ban",
+        "NOT_FOUND" => "use a configured policy, or define a rule with --max and --window",
+        "UNIMPLEMENTED" => "this server does not support rates: upgrade it",
         _ => client::advice(code),
     }
 }

@@ -13,19 +13,20 @@ use super::{
 /// Text after the options in `--help`.
 pub const HELP: &str = "\
 Examples:
-  What would change, then the change:
+  Show what would change, and then apply it:
     tollgate reload --dry-run
     tollgate reload
 
-Prints one line for each key whose value differs: the value in use, and the value in the
-file. Secrets are not shown. The configuration is replaced as a whole, or not at all. A
-server also reloads by itself: within 5 s of a change, and at once on SIGHUP.
-docs/operations.md lists the keys that need a restart. Behind a load balancer, name each
+Prints a line for each key whose value differs, with the value in use and the value in the
+file. Secrets are not shown. The configuration is replaced as a whole or not at all. A
+server also reloads on its own within 5 s of a change, and immediately on SIGHUP.
+docs/operations.md lists the keys that need a restart. Behind a load balancer, address each
 server with --server.
 
-Exit status: 0 if the configuration is in use, or could be; 1 if a key needs a restart, or
-the server has no configuration file; 64 for a wrong command line; 69 for no answer, or an
-error such as PERMISSION_DENIED; 78 if a file is wrong. After 1 and 78 nothing has changed.";
+Exit status: 0 if the configuration is in use, or could be; 1 if a change needs a restart, or
+the server has no configuration file; 64 if the command line is invalid; 69 if the server
+does not answer or fails, for example with PERMISSION_DENIED; 78 if a file is invalid. After
+1 and 78 nothing has changed.";
 
 /// Options of `tollgate reload`.
 #[derive(Debug, Clone, Args)]
@@ -46,11 +47,11 @@ pub struct ReloadOptions {
 /// The result of a reload, as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReloadEnd {
-    /// The configuration is in use, or could be.
+    /// The configuration is in use, or could be, in a dry run.
     Done(String),
-    /// A key needs a restart, or the server has no file.
+    /// A change needs a restart, or the server has no configuration file.
     NeedsRestart(String),
-    /// A file is wrong.
+    /// A file is invalid.
     Invalid(String),
 }
 
@@ -107,11 +108,11 @@ fn refusal(server: &str, message: &str) -> String {
 fn advice(code: &str) -> &'static str {
     match code {
         "CANCELLED" | "DEADLINE_EXCEEDED" | "UNKNOWN" => {
-            "the configuration may have been reloaded: see `tollgate status`"
+            "the configuration may have been reloaded: check with `tollgate status`"
         }
         "PERMISSION_DENIED" => "use a caller with the permission `manage` for the whole server",
-        "UNAUTHENTICATED" => "give a token with --token-file",
-        "UNIMPLEMENTED" => "this server cannot reload on request: update it, or send it SIGHUP",
+        "UNAUTHENTICATED" => "pass a token with --token-file",
+        "UNIMPLEMENTED" => "this server cannot reload on request: upgrade it, or send it SIGHUP",
         _ => client::advice(code),
     }
 }

@@ -22,23 +22,23 @@ use tollgate_core::sequence::VALUE_MAX;
 /// Text after the options in `--help`.
 pub const HELP: &str = "\
 Examples:
-  The last number of `order`, and when it was given out:
+  The last number of `order`, and when it was issued:
     tollgate sequence get order
 
-  All sequences whose name begins with `order:`:
+  All sequences whose names begin with `order:`:
     tollgate sequence list --prefix order:
 
-  Continue after 41999, the last number of the system before this one:
+  Continue after 41999, the last number of the previous system:
     tollgate sequence floor order 42000
 
-get and list take no number; `tollgate next` does. floor makes the next number at least
-this one, and never moves a sequence back. With a calendar it has the digits of a number.
-With --output json, get prints a GetSequenceResponse, list a Sequence on each line, and
-floor a SetSequenceFloorResponse.
+get and list do not take a number; `tollgate next` does. floor sets the minimum of the next
+number and never moves a sequence back. With a calendar the floor consists of the digits of a
+serial. With --output json, get prints a GetSequenceResponse, list a Sequence on each line,
+and floor a SetSequenceFloorResponse.
 
 Exit status: 0 if the values are printed, or the floor applies; 1 if the floor is not above
-the last number, so that nothing changed; 64 for a wrong command line; 69 if there is no
-answer, or an error such as a floor too far beyond the clock.";
+the last number, so that nothing changed; 64 if the command line is invalid; 69 if the server
+does not answer or fails, for example because the floor is too far ahead of the clock.";
 
 /// Options of `tollgate sequence`.
 #[derive(Debug, Clone, Args)]
@@ -61,7 +61,7 @@ pub struct SequenceOptions {
 /// Verbs of `tollgate sequence`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum SequenceVerb {
-    /// Show the last value that was given out
+    /// Show the last value that was issued
     Get {
         /// Name of the sequence, such as `order`
         #[arg(value_name = "NAME", value_parser = flags::name)]
@@ -72,15 +72,15 @@ pub enum SequenceVerb {
         /// Name of the sequence, such as `order`
         #[arg(value_name = "NAME", value_parser = flags::name)]
         name: String,
-        /// Lower bound of the next value, 0 to 2^63-1
+        /// Lower bound for the next value, 0 to 2^63-1
         #[arg(value_name = "FLOOR", value_parser = value_parser!(u64).range(..=VALUE_MAX))]
         floor: u64,
     },
-    /// List the sequences and their last values, in no order
+    /// List the sequences and their last values, in no particular order
     List(PrefixFlags),
 }
 
-/// Prints the last value or those of all sequences, or moves a sequence forward.
+/// Prints the last value of a sequence or of all sequences, or moves a sequence forward.
 pub async fn run(options: &SequenceOptions) -> Result<ExitCode, ClientError> {
     let SequenceOptions { verb, output, server } = options;
     let what = match verb {
@@ -93,12 +93,12 @@ pub async fn run(options: &SequenceOptions) -> Result<ExitCode, ClientError> {
     match verb {
         SequenceVerb::Get { name } => {
             let answer = connection.sequence(name).await.map_err(|error| fail(&error))?;
-            output.say("GetSequenceResponse", &answer, || text(name, &answer));
+            output.print("GetSequenceResponse", &answer, || text(name, &answer));
         }
         SequenceVerb::Floor { name, floor } => {
             let set = connection.set_sequence_floor(name, *floor).await;
             let answer = set.map_err(|error| fail(&error))?;
-            output.say("SetSequenceFloorResponse", &answer, || moved(name, *floor, &answer));
+            output.print("SetSequenceFloorResponse", &answer, || moved(name, *floor, &answer));
             if !answer.applied {
                 return Ok(ExitCode::from(REFUSED));
             }
@@ -133,10 +133,10 @@ fn row(sequence: &Sequence) -> [String; 4] {
 fn text(name: &str, answer: &GetSequenceResponse) -> String {
     let GetSequenceResponse { last, update_time, serial, .. } = answer;
     let Ok(time) = tollgate_client::time::time(*update_time) else {
-        return format!("{name}: no value was given out");
+        return format!("{name}: no value has been issued");
     };
     let serial = if serial.is_empty() { String::new() } else { format!(", {serial}") };
-    format!("{name}: last {last}{serial}, given out {}", millis(time))
+    format!("{name}: last {last}{serial}, issued {}", millis(time))
 }
 
 fn moved(name: &str, floor: u64, answer: &SetSequenceFloorResponse) -> String {
@@ -153,9 +153,9 @@ fn advice(code: &str) -> &'static str {
     match code {
         "INTERNAL" => "other sequences are not affected; lua/README.md describes how to repair one",
         "PERMISSION_DENIED" => {
-            "use the token of a caller that may read this sequence, or manage it for a floor"
+            "use the token of a caller that may read this sequence, or may manage it to set a floor"
         }
-        "UNIMPLEMENTED" => "this server does not know sequences: update it",
+        "UNIMPLEMENTED" => "this server does not support sequences: upgrade it",
         _ => client::advice(code),
     }
 }
@@ -176,11 +176,11 @@ mod tests {
     #[test]
     fn a_sequence_that_was_never_used_has_no_value() {
         let mut answer = GetSequenceResponse::default();
-        assert_eq!(text("order", &answer), "order: no value was given out");
+        assert_eq!(text("order", &answer), "order: no value has been issued");
         answer.last = 42;
         answer.update_time = Some(prost_types::Timestamp { seconds: 1_763_711_100, nanos: 0 });
-        assert_eq!(text("order", &answer), "order: last 42, given out 2025-11-21T07:45:00.000Z");
+        assert_eq!(text("order", &answer), "order: last 42, issued 2025-11-21T07:45:00.000Z");
         answer.serial = "ORD-42".to_owned();
-        assert!(text("order", &answer).contains("last 42, ORD-42, given out"));
+        assert!(text("order", &answer).contains("last 42, ORD-42, issued"));
     }
 }

@@ -1,4 +1,4 @@
-//! `tollgate status`: shows version, engine, uptime and configuration of a server.
+//! `tollgate status`: shows the version, engine, uptime and configuration of a server.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ Example:
     tollgate status --server http://10.0.0.7:50051
 
 Servers with the same rules print the same hash; addresses, TLS, log and threads may differ.
-Behind a load balancer, name each server with --server.
+Behind a load balancer, address each server with --server.
 
-Exit status: 0 if the server answers, whatever its status; 64 for a wrong command line; 69
-for no answer, or an error such as PERMISSION_DENIED.";
+Exit status: 0 if the server answers, whatever its status; 64 if the command line is invalid;
+69 if the server does not answer or fails, for example with PERMISSION_DENIED.";
 
 /// Options of `tollgate status`.
 #[derive(Debug, Clone, Args)]
@@ -39,7 +39,7 @@ pub struct StatusOptions {
     pub server: ServerFlags,
 }
 
-/// Reads the status. Returns it as lines of text, or as JSON.
+/// Reads the status and returns it as lines of text or as JSON.
 pub async fn run(options: &StatusOptions) -> Result<String, ClientError> {
     let StatusOptions { output, server } = options;
     let ServerFlags { url: server, access } = server;
@@ -94,8 +94,8 @@ fn text(status: GetStatusResponse) -> String {
 fn advice(code: &str) -> &'static str {
     match code {
         "PERMISSION_DENIED" => "use a caller with the permission `read` for the whole server",
-        "UNAUTHENTICATED" => "give a token with --token-file",
-        "UNIMPLEMENTED" => "this server has no status: update it",
+        "UNAUTHENTICATED" => "pass a token with --token-file",
+        "UNIMPLEMENTED" => "this server does not support GetStatus: upgrade it",
         _ => client::advice(code),
     }
 }

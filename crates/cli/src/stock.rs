@@ -18,10 +18,10 @@ use super::{
 /// The answer of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StockAnswer {
-    /// The answer as one line, text or JSON; empty if it is printed already.
+    /// The answer as a line of text or JSON; empty if it has already been printed.
     pub text: String,
-    /// Whether the requested state is reached, by this call or an earlier one. If not, the call was
-    /// refused.
+    /// Whether the requested state has been reached, by this call or an earlier one. If not, the
+    /// call was refused.
     pub done: bool,
 }
 
@@ -115,9 +115,9 @@ fn advice(code: &str, verb: &StockVerb) -> &'static str {
         }
         "FAILED_PRECONDITION" => "cancel reservations, or wait until their holds lapse",
         "INTERNAL" => "other skus are not affected; lua/README.md describes how to repair this one",
-        "NOT_FOUND" => "`tollgate stock set` does this",
-        "OUT_OF_RANGE" => "set or add fewer",
-        "UNIMPLEMENTED" => "this server does not know stock: update it",
+        "NOT_FOUND" => "create the sku with `tollgate stock set`",
+        "OUT_OF_RANGE" => "set or add less",
+        "UNIMPLEMENTED" => "this server does not support stock: upgrade it",
         _ => client::advice(code),
     }
 }

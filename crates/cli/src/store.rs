@@ -23,16 +23,16 @@ Examples:
   Whether Redis has lost its data:
     tollgate store status
 
-  Accept the loss, without a question:
+  Accept the loss without being asked:
     tollgate store accept-loss --yes
 
-After a loss, sequences that Redis does not know fail with STORE_LOST, because their values
-could repeat. Restore an export or set floors before you accept the loss: a sequence that is
-still unknown then begins again. docs/runbook.md has the steps.
+After a loss, calls for sequences that Redis does not know fail with STORE_LOST, because their
+values could repeat. Restore an export or set floors before you accept the loss: sequences
+that are still unknown then start again. docs/runbook.md describes the steps.
 
-Exit status: 0 if there is no loss, or it is accepted; 1 if there is one, or the answer to the
-question is no; 64 for a wrong command line; 69 for no answer, or an error such as
-PERMISSION_DENIED.";
+Exit status: 0 if there is no loss, or it has been accepted; 1 if there is one, or if you do
+not confirm; 64 if the command line is invalid; 69 if the server does not answer or fails, for
+example with PERMISSION_DENIED.";
 
 /// Options of `tollgate store`.
 #[derive(Debug, Clone, Args)]
@@ -55,18 +55,18 @@ pub struct StoreOptions {
 /// Verbs of `tollgate store`.
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub enum StoreVerb {
-    /// Show the id of the store and its losses; exits 1 if a loss is not accepted
+    /// Show the id of the store and its losses; exits 1 if a loss has not been accepted
     Status,
-    /// Accept the loss on all servers: calls are answered as on a new store
+    /// Accept the loss on all servers, which then treat the store as a new one
     AcceptLoss {
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(long)]
         yes: bool,
     },
 }
 
-const QUESTION: &str = "Accept the loss? Sequences that Redis does not know begin again, and their \
-                        values can repeat.";
+const QUESTION: &str = "Accept the loss? Sequences that Redis does not know will start again, and \
+    their values can repeat.";
 
 /// Makes the call of the verb and prints the result.
 pub async fn run(options: &StoreOptions) -> Result<ExitCode, ClientError> {
@@ -85,14 +85,14 @@ async fn call(connection: &Connection, verb: StoreVerb, output: OutputFlags) -> 
     let status = connection.status().await?;
     let is_lost = status.store_losses.iter().any(|loss| loss.state != "accepted");
     let StoreVerb::AcceptLoss { yes } = verb else {
-        output.say("GetStatusResponse", &status, || text(&status));
+        output.print("GetStatusResponse", &status, || text(&status));
         return Ok(if is_lost { exit::REFUSED } else { 0 });
     };
     if is_lost && let Err(code) = confirm(yes, QUESTION) {
         return Ok(code);
     }
     let accepted = connection.accept_store_loss().await?;
-    output.say("AcceptStoreLossResponse", &accepted, || accepted_text(&accepted));
+    output.print("AcceptStoreLossResponse", &accepted, || accepted_text(&accepted));
     Ok(0)
 }
 
@@ -114,7 +114,7 @@ fn line(loss: &StoreLoss) -> String {
     let StoreLoss { node, state, loss_time } = loss;
     let time = tollgate_client::time::time(*loss_time).map(millis).unwrap_or_default();
     let effect = match &**state {
-        "refusing" => "sequences that it does not know fail with STORE_LOST",
+        "refusing" => "calls for sequences that it does not know fail with STORE_LOST",
         "continued" => "no call fails (on_store_loss); serial numbers can repeat",
         _ => "an operator has accepted it",
     };
@@ -133,11 +133,11 @@ fn accepted_text(accepted: &AcceptStoreLossResponse) -> String {
 fn advice(code: &str) -> &'static str {
     match code {
         "PERMISSION_DENIED" => {
-            "use a caller with the permission `read`, to accept a loss `manage`, for the whole \
+            "use a caller with the permission `read`, or `manage` to accept a loss, for the whole \
              server"
         }
-        "UNAUTHENTICATED" => "give a token with --token-file",
-        "UNIMPLEMENTED" => "this server does not recognise losses: update it",
+        "UNAUTHENTICATED" => "pass a token with --token-file",
+        "UNIMPLEMENTED" => "this server does not detect losses: upgrade it",
         _ => client::advice(code),
     }
 }

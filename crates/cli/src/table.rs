@@ -21,7 +21,7 @@ impl Column {
     }
 }
 
-/// A table that is printed page by page. Columns are as wide as the widest cell so far, so that a
+/// A table that is printed page by page. Columns are as wide as their widest cell so far, so a
 /// table of one page is aligned throughout.
 #[derive(Debug)]
 pub struct Table<const N: usize> {
@@ -37,7 +37,8 @@ impl<const N: usize> Table<N> {
         Table { columns, widths, has_headings: false }
     }
 
-    /// Formats the next rows, one line each; before the first ones the headings. Escapes the cells.
+    /// Formats the next rows, one line each, with the headings before the first ones. Escapes the
+    /// cells.
     pub fn page(&mut self, rows: impl IntoIterator<Item = [String; N]>) -> String {
         let mut lines: Vec<[String; N]> = Vec::new();
         if !self.has_headings {

@@ -31,7 +31,7 @@ use tollgate_core::{admission::PAYLOAD_BYTES_MAX, time::Clock};
 pub async fn run(options: &TaskOptions) -> Result<ExitCode, ClientError> {
     let TaskOptions { verb, output, server } = options;
     let what = verb.what();
-    // Read first: a payload from standard input can take any time.
+    // Read before connecting, because a payload from standard input can take any time.
     let payload = match verb {
         TaskVerb::Queue(flags) => payload(flags)
             .map_err(|error| ClientError(format!("cannot {what}: the payload: {error}")))?,
@@ -94,7 +94,7 @@ fn row(task: &Task) -> [String; 8] {
     ]
 }
 
-/// Reads the payload. A larger one than the contract permits is refused here, before it is sent.
+/// Reads the payload. Fails if it is larger than the contract permits.
 fn payload(flags: &QueueFlags) -> io::Result<Vec<u8>> {
     let (mut payload, most) = (Vec::new(), PAYLOAD_BYTES_MAX as u64 + 1);
     let named = |path: &Path, error: io::Error| {
@@ -134,10 +134,10 @@ async fn queue(
     };
     let result = connection.pool(pool).queue(queued).await?;
     let (text, code) = match result.status() {
-        EnqueueStatus::Enqueued => ("ENQUEUED  it is the last one of its device", 0),
-        EnqueueStatus::Duplicate => ("DUPLICATE  it is known, nothing changed", 0),
+        EnqueueStatus::Enqueued => ("ENQUEUED  last in the queue of its device", 0),
+        EnqueueStatus::Duplicate => ("DUPLICATE  the task exists already; nothing changed", 0),
         EnqueueStatus::Expired => {
-            ("EXPIRED  its time has passed; is a clock wrong?", exit::REFUSED)
+            ("EXPIRED  its time has already passed; is a clock wrong?", exit::REFUSED)
         }
         EnqueueStatus::Full => ("FULL  the pool has its maximum of queued tasks", exit::REFUSED),
         EnqueueStatus::Unreadable => {
@@ -145,11 +145,11 @@ async fn queue(
             return Err(Error { code: "INTERNAL", message, ..Error::default() });
         }
         EnqueueStatus::Unavailable | EnqueueStatus::Unspecified => {
-            let message = "the store refused the task; it is not queued".to_owned();
+            let message = "the store refused the task, which is not queued".to_owned();
             return Err(Error { code: "UNAVAILABLE", message, ..Error::default() });
         }
     };
-    output.say("EnqueueResult", &result, || text.to_owned());
+    output.print("EnqueueResult", &result, || text.to_owned());
     Ok(code)
 }
 
@@ -162,9 +162,9 @@ async fn cancel(
     let answer = connection.pool(pool).cancel(device, task).await?;
     let (text, code) = match answer.verdict() {
         CancelVerdict::Cancelled if answer.replayed => ("CANCELLED  by an earlier call", 0),
-        CancelVerdict::Cancelled => ("CANCELLED  it is not dispatched again", 0),
+        CancelVerdict::Cancelled => ("CANCELLED  it will not be dispatched again", 0),
         CancelVerdict::Running => {
-            ("RUNNING  it is not dispatched again; `tollgate pool evict` frees its slot", 0)
+            ("RUNNING  it will not be dispatched again; `tollgate pool evict` frees its slot", 0)
         }
         CancelVerdict::Completed => ("COMPLETED  it has a result", exit::REFUSED),
         CancelVerdict::Unknown => ("UNKNOWN  no such task was queued", exit::REFUSED),
@@ -173,7 +173,7 @@ async fn cancel(
             return Err(Error { code: "INTERNAL", message, ..Error::default() });
         }
     };
-    output.say("CancelTaskResponse", &answer, || text.to_owned());
+    output.print("CancelTaskResponse", &answer, || text.to_owned());
     Ok(code)
 }
 
@@ -186,10 +186,10 @@ async fn requeue(
     let answer = connection.pool(pool).requeue(device, task).await?;
     let (text, code) = match answer.verdict() {
         RequeueVerdict::Requeued => {
-            ("REQUEUED  it is the last one of its device, with new attempts", 0)
+            ("REQUEUED  last in the queue of its device, with new attempts", 0)
         }
         RequeueVerdict::AlreadyQueued => ("ALREADY_QUEUED  it is in the queue", 0),
-        RequeueVerdict::NotDead => ("NOT_DEAD  it has a result, or was cancelled", exit::REFUSED),
+        RequeueVerdict::NotDead => ("NOT_DEAD  it has a result or was cancelled", exit::REFUSED),
         RequeueVerdict::Expired => ("EXPIRED  its expire time has passed", exit::REFUSED),
         RequeueVerdict::Full => ("FULL  the pool has its maximum of queued tasks", exit::REFUSED),
         RequeueVerdict::Unknown => ("UNKNOWN  no such task was queued", exit::REFUSED),
@@ -198,7 +198,7 @@ async fn requeue(
             return Err(Error { code: "INTERNAL", message, ..Error::default() });
         }
     };
-    output.say("RequeueTaskResponse", &answer, || text.to_owned());
+    output.print("RequeueTaskResponse", &answer, || text.to_owned());
     Ok(code)
 }
 
@@ -209,14 +209,14 @@ fn advice(code: &str, verb: &TaskVerb) -> &'static str {
             "the list is incomplete: try again"
         }
         ("CANCELLED" | "DEADLINE_EXCEEDED" | "UNKNOWN", _) => {
-            "the change may have been made: repeat the command, which changes nothing then"
+            "the change may have been made: repeat the command, which then changes nothing"
         }
         ("INTERNAL", _) => {
             "`tollgate pool evict` deletes the record of a task, `tollgate pool reset` repairs the \
              pool"
         }
         ("PERMISSION_DENIED", _) => "use the token of a caller that may use this pool",
-        ("UNIMPLEMENTED", _) => "this is no Tollgate server, or one without admission",
+        ("UNIMPLEMENTED", _) => "this is not a Tollgate server, or one without admission",
         _ => client::advice(code),
     }
 }

@@ -57,7 +57,7 @@ pub async fn run(options: &TopOptions) -> Result<Option<String>, ClientError> {
     if options.once || !stdout().is_terminal() {
         return once(&connection).await.map(Some).map_err(error);
     }
-    // A first call reports permanent errors before the terminal is taken over.
+    // A first call reports permanent errors before switching to full-screen mode.
     connection.list_pools(1, "").await.map_err(error)?;
     let unusable = |error| ClientError(format!("cannot {WHAT} on this terminal: {error}"));
     live(options, connection).await.map(|()| None).map_err(unusable)
@@ -113,7 +113,7 @@ async fn live(options: &TopOptions, connection: Connection) -> io::Result<()> {
             }
             Some(news) = news.recv() => {
                 model.now = clock.now();
-                take(news, &mut model);
+                apply(news, &mut model);
             }
         }
     }
@@ -128,7 +128,7 @@ async fn ended(signals: &mut Signals, hangup: &mut Signal) {
     }
 }
 
-fn take(news: News, model: &mut Model) {
+fn apply(news: News, model: &mut Model) {
     match news {
         News::State(pool) => model.state(pool),
         News::Listed(more) => model.listed(more),
@@ -139,7 +139,7 @@ fn take(news: News, model: &mut Model) {
     }
 }
 
-/// Applies a key to the shown model and to the current one, which differ during a pause.
+/// Applies a key to the displayed model and to the current one, which differ during a pause.
 fn press(key: Keypress, model: &mut Model, shown: &mut Model, mode: &mut Mode) {
     match key {
         Keypress::Select(down) => {
@@ -159,7 +159,7 @@ fn press(key: Keypress, model: &mut Model, shown: &mut Model, mode: &mut Mode) {
 /// Returns what to do about a failed call.
 fn advice(code: &str) -> &'static str {
     match code {
-        "UNIMPLEMENTED" => "this is no Tollgate server, or one without admission",
+        "UNIMPLEMENTED" => "this is not a Tollgate server, or one without admission",
         _ => client::advice(code),
     }
 }

@@ -30,19 +30,19 @@ use self::{occupancy::Occupancy, options::Target, printer::Printer};
 use super::client::{self, ClientError, connect, failed};
 use crate::signals::Signals;
 
-/// Interval between two checks whether the reader of the output is closed.
-const LOOK: Duration = Duration::from_millis(500);
-/// Maximum number of pages of leases, of 1,000 each, that are read at the start.
+/// Interval for checking whether the reader has closed the output.
+const CHECK_EVERY: Duration = Duration::from_millis(500);
+/// Maximum number of pages of 1,000 leases that are read at the start.
 const PAGES_MAX: usize = 10;
 
 /// Prints events to standard output until a signal arrives, the reader closes the output, or
-/// `--count` events are printed. Lost connections are reported to `tell`.
-pub async fn run(options: &WatchOptions, tell: impl Fn(&str)) -> Result<(), ClientError> {
+/// `--count` events have been printed. Lost connections are passed to `warn`.
+pub async fn run(options: &WatchOptions, warn: impl Fn(&str)) -> Result<(), ClientError> {
     let mut signals = Signals::new()
         .map_err(|error| ClientError(format!("cannot listen for signals: {error}")))?;
     let printer = Printer::start(io::stdout());
     let ended = select! {
-        ended = watch(options, &printer, tell) => ended,
+        ended = watch(options, &printer, warn) => ended,
         () = signals.next() => Ok(()),
         () = nobody_reads(io::stdout()) => Ok(()),
     };
@@ -55,7 +55,7 @@ pub async fn run(options: &WatchOptions, tell: impl Fn(&str)) -> Result<(), Clie
 async fn watch(
     options: &WatchOptions,
     printer: &Printer,
-    tell: impl Fn(&str),
+    warn: impl Fn(&str),
 ) -> Result<(), ClientError> {
     let (target, server) = (options.target(), &options.server);
     let (name, what) = (target.name(), format!("watch `{}`", target.name()));
@@ -66,19 +66,20 @@ async fn watch(
     let ended = match target {
         Target::Pool(_) => {
             let watch = Watch::open(connection.clone(), name, after).await.map_err(error)?;
-            // Read after the stream is open, so that the end of each listed lease is in the stream.
+            // Read after the stream is open, so that the stream contains the end of each listed
+            // lease.
             let mut occupancy =
                 if from_now_on { occupancy(&connection, name).await } else { Occupancy::default() };
             let form = |event: &_| {
                 let in_use = occupancy.after(event);
                 if json { json::json(event) } else { line::line(event, in_use) }
             };
-            follow(watch, options, printer, form, tell).await
+            follow(watch, options, printer, form, warn).await
         }
         Target::Policy(_) => {
             let watch = Watch::open(connection, name, after).await.map_err(error)?;
             let form = |event: &_| if json { rates::json(event) } else { rates::line(event) };
-            follow(watch, options, printer, form, tell).await
+            follow(watch, options, printer, form, warn).await
         }
     };
     ended.map_err(error)
@@ -90,7 +91,7 @@ async fn follow<E: Event>(
     options: &WatchOptions,
     printer: &Printer,
     mut form: impl FnMut(&E) -> String,
-    tell: impl Fn(&str),
+    warn: impl Fn(&str),
 ) -> Result<(), Error> {
     let mut left = options.count.unwrap_or(u64::MAX);
     while left > 0 {
@@ -103,18 +104,19 @@ async fn follow<E: Event>(
             }
             Watched::Lost(error) => {
                 let name = options.target().name();
-                tell(&format!("the events of `{name}` stopped: {error}; trying again"));
+                warn(&format!("the events of `{name}` stopped: {error}; trying again"));
             }
             Watched::Resumed if watch.has_cursor() => {
-                tell("the events continue where they stopped")
+                warn("the events continue where they stopped")
             }
-            Watched::Resumed => tell("the events continue; those in between are missing"),
+            Watched::Resumed => warn("the events continue, but some are missing"),
         }
     }
     Ok(())
 }
 
-/// Reads the running leases. Returns an inexact occupancy if they cannot be read or are too many.
+/// Reads the running leases. Returns an inexact occupancy if they cannot be read or there are too
+/// many.
 async fn occupancy(connection: &Connection, pool: &str) -> Occupancy {
     let pool = connection.pool(pool);
     let (mut tokens, mut page_token) = (Vec::new(), String::new());
@@ -124,18 +126,18 @@ async fn occupancy(connection: &Connection, pool: &str) -> Occupancy {
         page_token = next;
         if page_token.is_empty() {
             let Ok(usage) = pool.usage().await else { break };
-            return Occupancy::of(tokens, usage.capacity);
+            return Occupancy::from_tokens(tokens, usage.capacity);
         }
     }
     Occupancy::default()
 }
 
-/// Waits until the other end of the output pipe is closed.
+/// Waits until the reader has closed the output pipe.
 async fn nobody_reads(out: impl Write + AsFd) {
-    let mut look = interval(LOOK);
-    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut check = interval(CHECK_EVERY);
+    check.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !is_closed(out.as_fd()) {
-        look.tick().await;
+        check.tick().await;
     }
 }
 
@@ -151,8 +153,8 @@ fn advice(code: &str, target: Target<'_>) -> &'static str {
         ("INTERNAL", Target::Pool(_)) => {
             "other pools are not affected; lua/README.md describes how to repair this one"
         }
-        ("NOT_FOUND", _) => "policies are defined in the server's configuration",
-        ("UNIMPLEMENTED", _) => "this server does not know events: update it",
+        ("NOT_FOUND", _) => "policies are defined in the configuration of the server",
+        ("UNIMPLEMENTED", _) => "this server does not support events: upgrade it",
         _ => client::advice(code),
     }
 }

@@ -1,6 +1,6 @@
 //! The style and the script of the console, compiled into the program.
 //!
-//! Their addresses contain a digest of the contents, so browsers can cache them for a year.
+//! Their paths contain a digest of the contents, so that browsers can cache them for a year.
 
 use std::sync::LazyLock;
 
@@ -25,17 +25,17 @@ fn path(ending: &str, contents: &str) -> String {
     format!("/assets/console-{start}.{ending}")
 }
 
-/// The path of the style.
+/// Returns the path of the style.
 pub(super) fn style() -> &'static str {
     &STYLE_PATH
 }
 
-/// The path of the script.
+/// Returns the path of the script.
 pub(super) fn script() -> &'static str {
     &SCRIPT_PATH
 }
 
-/// The asset with a path.
+/// Returns the asset with this path.
 pub(super) fn find(path: &str) -> Option<Response<PageBody>> {
     let (contents, content_type) = match path {
         path if path == style() => (STYLE, "text/css; charset=utf-8"),

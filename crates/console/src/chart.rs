@@ -6,7 +6,7 @@ use askama::filters::HtmlSafe;
 
 use super::history::{STEP, STEPS};
 
-/// The size in the units of its coordinates. The style stretches it to fill its element.
+/// The size in SVG units. The style stretches the chart to fill its element.
 const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 100.0;
 
@@ -25,7 +25,7 @@ pub(super) struct ChartLine {
     pub(super) name: &'static str,
     /// The class for its colour and pattern: `one`, `two` or `limit`.
     pub(super) class: &'static str,
-    /// The values of the steps, the newest last; `None` for unknown ones.
+    /// The values of the steps, the newest last; `None` where unknown.
     pub(super) values: Vec<Option<f64>>,
 }
 
@@ -62,7 +62,7 @@ impl fmt::Display for Chart {
 }
 
 impl ChartLine {
-    /// The last known value as text. The newest step can still be unknown.
+    /// Returns the last known value as text, since the newest step may still be unknown.
     fn last(&self) -> String {
         let last = self.values.iter().rev().take(2).flatten().next();
         last.map_or("–".to_owned(), |value| number(*value))
@@ -81,7 +81,7 @@ impl ChartLine {
             let y = HEIGHT - value / top * HEIGHT;
             let command = if is_open { 'L' } else { 'M' };
             write!(path, "{command}{x:.1} {y:.1}")?;
-            // A value between unknown ones is a dot.
+            // A value between unknown ones is drawn as a dot.
             if !is_open {
                 path.push_str("h.1");
             }
@@ -91,7 +91,7 @@ impl ChartLine {
     }
 }
 
-/// The top of the axis for a largest value: 1, 2 or 5 times a power of ten.
+/// Returns the top of an axis that fits this value: 1, 2 or 5 times a power of ten.
 fn nice(largest: f64) -> f64 {
     if largest <= 1.0 {
         return 1.0;
@@ -101,7 +101,7 @@ fn nice(largest: f64) -> f64 {
     steps.into_iter().find(|step| *step >= largest).unwrap_or(largest)
 }
 
-/// A number of at most four characters, if it is below a million.
+/// Formats a number, with at most four characters below a million.
 fn number(value: f64) -> String {
     match value {
         value if value >= 1e6 => format!("{:.1}M", value / 1e6),

@@ -12,16 +12,16 @@ pub(super) const SESSION: &str = "tollgate_session";
 pub(super) const MESSAGE: &str = "tollgate_message";
 /// The attributes of each cookie, which hide it from other sites and from scripts.
 const ATTRIBUTES: &str = "Path=/; HttpOnly; SameSite=Strict";
-/// The longest message, bytes.
+/// Maximum length of a message, bytes.
 const MESSAGE_BYTES_MAX: usize = 512;
 
-/// The value of a cookie.
+/// Returns the value of a cookie.
 pub(super) fn get<'a>(headers: &'a HeaderMap, name: &'a str) -> Option<&'a str> {
     all(headers, name).next()
 }
 
-/// All values of a cookie, since other programs on this host can set one of the same name. Cookies
-/// that are not text are ignored.
+/// Returns all values of a cookie, since other programs on this host can set one with the same
+/// name. Ignores cookies that are not text.
 pub(super) fn all<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &'a str> {
     let all = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes);
     let pairs = all.flat_map(|cookies| cookies.split(|byte| *byte == b';'));
@@ -29,12 +29,13 @@ pub(super) fn all<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<It
     texts.filter_map(move |pair| pair.trim().strip_prefix(name)?.strip_prefix('='))
 }
 
-/// Sets a cookie for some seconds; 0 removes it. `value` may contain only letters, digits and `%`.
+/// Builds the header that sets a cookie for this number of seconds; 0 removes it. `value` may
+/// contain only letters, digits and `%`.
 pub(super) fn set(name: &str, value: &str, seconds: u64) -> Option<HeaderValue> {
     HeaderValue::try_from(format!("{name}={value}; Max-Age={seconds}; {ATTRIBUTES}")).ok()
 }
 
-/// A message as the value of a cookie. `is_done` says whether the action succeeded.
+/// Encodes a message as the value of a cookie. `is_done` says whether the action has succeeded.
 pub(super) fn message(is_done: bool, text: &str) -> String {
     let text = start(text, MESSAGE_BYTES_MAX);
     let kind = if is_done { 'y' } else { 'n' };

@@ -38,7 +38,7 @@ pub(super) struct EventRow {
     pub(super) time: Option<Moment>,
 }
 
-/// A stream of events.
+/// An event stream.
 pub(super) enum EventStream {
     Pool(Streaming<WatchPoolResponse>),
     Rates(Streaming<WatchRatesResponse>),
@@ -74,7 +74,7 @@ impl Visit {
 }
 
 impl EventStream {
-    /// The next event; `None` at the end of the stream.
+    /// Returns the next event; `None` at the end of the stream.
     pub(super) async fn next(&mut self) -> Result<Option<EventRow>, Problem> {
         Ok(match self {
             EventStream::Pool(stream) => {

@@ -1,7 +1,7 @@
 //! The last events of pools and policies, for the pages that show them.
 //!
-//! A feed watches its pool or policy from the oldest stored event on, as a gRPC caller does. It
-//! ends when no page has read it for a while, or when its reader loses the right to it.
+//! A feed watches its pool or policy from the oldest stored event, like any gRPC caller. It ends
+//! when no page has read it for a while, or when its reader loses the right to it.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -27,9 +27,9 @@ const FEEDS_MAX: usize = 100;
 const EVENTS_MAX: usize = 200;
 /// A feed ends this long after its last reader.
 const UNREAD_MAX: Duration = Duration::from_secs(15);
-/// Time between two checks for readers of a feed without new events.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// How often a new feed is checked for its first events, and the time between two checks.
+/// Interval at which a feed without new events checks that it still has readers.
+const CHECK_EVERY: Duration = Duration::from_secs(5);
+/// How many times a new feed is checked for its first events, and the interval between two checks.
 const TRIES: usize = 15;
 const TRY_EVERY: Duration = Duration::from_millis(20);
 
@@ -60,15 +60,15 @@ struct EventFeed {
 struct FeedState {
     /// The oldest first.
     events: VecDeque<EventRow>,
-    /// The last read on the coarse clock.
+    /// When it was last read, on the coarse clock.
     read: Duration,
     /// Why the feed has ended.
     problem: Option<Problem>,
 }
 
 impl EventFeeds {
-    /// The last events of a source, the newest first. Fails if the visitor may not watch it, or if the
-    /// maximum of feeds, or the quota of the caller, is reached.
+    /// Returns the last events of a source, the newest first. Fails if the visitor may not watch
+    /// it, or if the maximum number of feeds or the quota of the caller is reached.
     pub(super) async fn read(
         &self,
         visit: &Visit,
@@ -97,7 +97,7 @@ impl EventFeeds {
         let feed = Arc::new(EventFeed { state: Mutex::new(state), _permit: permit });
         {
             let mut feeds = self.by_id.lock();
-            // Another visit may have been faster.
+            // Another visit may have started the feed in the meantime.
             if let Some(known) = feeds.get(&id) {
                 return Ok(known.clone());
             }
@@ -122,7 +122,7 @@ impl EventFeed {
     /// Stores events until the stream ends, or until the feed has no readers.
     async fn follow(&self, mut stream: EventStream) {
         loop {
-            match timeout(LOOK_EVERY, stream.next()).await {
+            match timeout(CHECK_EVERY, stream.next()).await {
                 Err(_) => {}
                 Ok(Ok(Some(event))) => {
                     let mut state = self.state.lock();

@@ -21,13 +21,13 @@ impl FormFields {
         Some(FormFields::parse(&body.to_bytes()))
     }
 
-    /// The value of a field; empty if there is none.
+    /// Returns the value of a field; empty if it is missing.
     pub(super) fn get(&self, name: &str) -> &str {
         let field = self.0.iter().find(|(known, _)| known == name);
         field.map_or("", |(_, value)| value)
     }
 
-    /// The number in a field. Fails with the name of the field if it has none.
+    /// Parses the number in a field. The error names the field.
     pub(super) fn number<N: std::str::FromStr>(&self, name: &str) -> Result<N, Problem> {
         let expected = |_| Problem::Invalid(format!("{name}: expected a whole number"));
         self.get(name).trim().parse().map_err(expected)

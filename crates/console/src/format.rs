@@ -1,7 +1,7 @@
 //! Times, ages and numbers as HTML.
 //!
-//! A time is a `<time>` element with the UTC value. The script shows it in the zone of the browser,
-//! and counts ages and remaining times.
+//! A time is a `<time>` element with the UTC value. The script shows it in the time zone of the
+//! browser, and updates ages and remaining times.
 
 use std::{
     fmt,
@@ -12,13 +12,13 @@ use askama::filters::HtmlSafe;
 
 use tollgate_core::time::Timestamp;
 
-/// A time as in `datetime`: RFC 3339 in UTC, with milliseconds.
+/// Formats a time for `datetime`: RFC 3339 in UTC, with milliseconds.
 pub(super) fn iso(time: Timestamp) -> String {
     let time = SystemTime::UNIX_EPOCH + Duration::from_micros(time.0);
     humantime::format_rfc3339_millis(time).to_string()
 }
 
-/// The time of a message; `None` if it is absent or before 1970.
+/// Converts the time in a message; `None` if it is absent or before 1970.
 pub(super) fn of_wire(time: Option<&prost_types::Timestamp>) -> Option<Timestamp> {
     let time = time?;
     let seconds = u64::try_from(time.seconds).ok()?;
@@ -27,7 +27,7 @@ pub(super) fn of_wire(time: Option<&prost_types::Timestamp>) -> Option<Timestamp
     (seconds < 253_402_300_800).then(|| Timestamp(seconds * 1_000_000 + micros))
 }
 
-/// A length such as `42 s` or `2 h 5 min`.
+/// Formats a duration such as `42 s` or `2 h 5 min`.
 pub(super) fn length(length: Duration) -> String {
     let seconds = length.as_secs();
     let pair = |value: u64, unit: &str, rest: u64, rest_unit: &str| match rest {
@@ -43,7 +43,7 @@ pub(super) fn length(length: Duration) -> String {
     }
 }
 
-/// The length in a message.
+/// Formats the duration in a message.
 pub(super) fn duration(wire: Option<&prost_types::Duration>) -> String {
     let wire = wire.copied().unwrap_or_default();
     let seconds = u64::try_from(wire.seconds).unwrap_or_default();
@@ -51,7 +51,7 @@ pub(super) fn duration(wire: Option<&prost_types::Duration>) -> String {
     length(Duration::new(seconds, nanos))
 }
 
-/// A number with thousands separators: `12,345`.
+/// Formats a number with thousands separators: `12,345`.
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -64,7 +64,7 @@ pub(super) fn count(number: u64) -> String {
     text
 }
 
-/// A fraction in percent, rounded down, so that 100 means all; at most 100.
+/// Returns a fraction in percent, rounded down, so that 100 means all; at most 100.
 pub(super) fn percent(part: u64, all: u64) -> u64 {
     match all {
         0 => 0,

@@ -1,4 +1,4 @@
-//! The steps of the last 15 minutes, and the calls of this server in them.
+//! The calls of this server in the last 15 minutes, in steps.
 
 use std::{array, collections::VecDeque, time::Duration};
 
@@ -15,13 +15,13 @@ pub(super) const STEP: u64 = 5;
 /// The number of steps: 15 minutes.
 pub(super) const STEPS: usize = 180;
 
-/// The number of the current step since the machine started.
+/// Returns the number of the current step since the machine started.
 pub(super) fn step_now() -> u32 {
     (coarse().as_secs() / STEP) as u32
 }
 
-/// The time until the middle of the next step. A task that sleeps this long each time misses no
-/// step.
+/// Returns the time until the middle of the next step, so that a task that sleeps this long each
+/// time misses no step.
 pub(super) fn next_step() -> Duration {
     let step = Duration::from_secs(STEP);
     let passed = Duration::from_nanos((coarse().as_nanos() % step.as_nanos()) as u64);
@@ -32,18 +32,18 @@ pub(super) fn next_step() -> Duration {
 #[derive(Debug, Default)]
 pub(super) struct CallHistory(Mutex<VecDeque<CallStep>>);
 
-/// Calls a second in a step.
+/// Calls per second in a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct CallStep {
     pub(super) calls: f64,
-    /// Decisions that refused what the caller asked for. Their calls end with OK.
+    /// Decisions that refused what the caller asked for. These calls end with OK.
     pub(super) refusals: f64,
-    /// Ended calls, by status code.
+    /// Finished calls by status code.
     pub(super) codes: [f64; CODES],
 }
 
 impl CallHistory {
-    /// Takes a sample at each step. Never completes.
+    /// Takes a sample in each step. Never completes.
     pub(super) async fn sample(&self, server: &RunningServer) {
         let (mut last, mut at) = (server.totals(), monotonic());
         loop {
@@ -66,7 +66,7 @@ impl CallHistory {
         }
     }
 
-    /// The steps, the oldest first.
+    /// Returns the steps, the oldest first.
     pub(super) fn steps(&self) -> Vec<CallStep> {
         self.0.lock().iter().copied().collect()
     }

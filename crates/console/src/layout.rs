@@ -1,4 +1,4 @@
-//! The frame of every page: navigation, state of the server, message, parts.
+//! The layout of every page: navigation, state of the server, message, parts.
 
 use askama::Template;
 
@@ -18,7 +18,7 @@ struct LayoutTemplate<'a> {
     style: &'a str,
     script: &'a str,
     now: String,
-    /// The URL of the stream; empty for a page without parts that change.
+    /// The URL of the stream; empty for a page without live parts.
     live: String,
     links: Vec<NavLink>,
     caller_name: Option<&'a str>,
@@ -55,7 +55,7 @@ struct LossTemplate {
     losses: Vec<ShownLoss>,
 }
 
-/// A loss of the store's data that no operator has accepted.
+/// A loss of the store's data that no operator has accepted yet.
 struct ShownLoss {
     node: String,
     time: Moment,
@@ -72,8 +72,8 @@ fn losses(visit: &Visit) -> LossTemplate {
     LossTemplate { losses: shown.collect() }
 }
 
-/// The parts of the frame that change: the state of the server, the notice about the store, and a
-/// loss of its data.
+/// Returns the parts of the layout that change: the state of the server, the notice about the
+/// store, and a loss of its data.
 pub(super) fn head_parts(visit: &Visit, rendered: &RenderedPage) -> Result<Vec<PagePart>, Problem> {
     let status = visit.server().status();
     let is_up = status.store == "up";
@@ -84,7 +84,7 @@ pub(super) fn head_parts(visit: &Visit, rendered: &RenderedPage) -> Result<Vec<P
     Ok(vec![part("state", &state), part("notice", &notice), part("loss", &loss)])
 }
 
-/// The notice about a problem of a live page.
+/// Returns the notice about a problem on a live page.
 pub(super) fn notice_of(problem: &Problem) -> PagePart {
     let notice = NoticeTemplate { text: Some(problem.message()), as_of: None }.render();
     part("notice", &notice.unwrap_or_default())
@@ -135,7 +135,7 @@ struct LoginTemplate<'a> {
     error: Option<&'a str>,
 }
 
-/// The page that asks for a token.
+/// Renders the page that asks for a token.
 pub(super) fn login(next: &str, error: Option<&str>) -> Result<String, Problem> {
     Ok(LoginTemplate { style: assets::style(), next, error }.render()?)
 }

@@ -1,23 +1,25 @@
 //! The web console: pages for operators, on the admin listener.
 //!
-//! The server renders every page, so reading needs no script. The script replaces parts of a page
-//! whose contents change; a stream of server-sent events carries them ([`live`]). Data and actions
-//! pass through the services as gRPC calls do ([`visit::Visit`]): same rights, limits, audit lines.
+//! The server renders every page, so reading needs no script. The script only replaces the parts of
+//! a page whose contents have changed, which arrive as server-sent events ([`live`]). Data and
+//! actions go through the services like gRPC calls ([`visit::Visit`]), with the same rights, limits
+//! and audit lines.
 //!
 //! # Add a page
 //! 1. `pages/NAME.rs`: `load` returns a [`page::ConsolePage`] of parts, each rendered by a template
 //!    in `templates/`. A part is `live` if its numbers change, otherwise `fixed`. A form is
-//!    `fixed`, or in a `<details class="act">`: the script replaces no part with an open one.
+//!    `fixed`, or inside a `<details class="act">`, because the script does not replace a part
+//!    while one is open in it.
 //! 2. If the page has actions: `act` reads the [`fields::FormFields`] of the form, calls a service,
-//!    and returns the message for the user. The form is sent to the URL of its page, and its button
-//!    is shown only if `visit.may(…)`. The check of the call itself decides.
-//! 3. `pages.rs`: a row in `PAGES`. A page about one thing has its name in the query:
-//!    `/pool?name=ar%3A1`, which `visit.name()` returns and `visit::encoded` writes.
+//!    and returns the message for the user. The form is posted to the URL of its page. Its button
+//!    is shown only if `visit.may(…)`, but it is the call that checks the rights.
+//! 3. `pages.rs`: a row in `PAGES`. A page about one thing takes its name from the query, as in
+//!    `/pool?name=ar%3A1`: `visit.name()` returns it, and `visit::encoded` encodes it.
 //! 4. Times, ages and numbers come from [`format`], charts from [`chart`]. askama escapes
 //!    everything else.
 //!
-//! With `?` the status of a call becomes a [`page::Problem`], such as a missing right. While the
-//! store is unreachable, the page keeps the last rendering of its parts.
+//! `?` converts the status of a call to a [`page::Problem`], such as a missing right. While the
+//! store is unreachable, the page shows the last rendering of its parts.
 
 mod assets;
 mod chart;
@@ -67,7 +69,7 @@ use visit::Visit;
 pub use services::{Called, ConsoleCaller, Services};
 pub use stream::AGE_MAX as STREAM_AGE_MAX;
 
-/// The longest form, bytes.
+/// Maximum size of a form, bytes.
 const FORM_BYTES_MAX: usize = 32 * 1024;
 /// The prefix that turns the path of a page into the path of its stream.
 const LIVE: &str = "/live";
@@ -107,8 +109,8 @@ impl Console {
         })
     }
 
-    /// Samples the calls of the server and, from the first visit on, the pools with series. Never
-    /// completes.
+    /// Samples the calls of the server and, after the first visit, the pools with time series.
+    /// Never completes.
     pub async fn sample(&self) {
         refusals::turn_on();
         tokio::join!(self.calls.sample(&self.server), self.sample_pools());
@@ -126,7 +128,7 @@ impl Console {
         }
     }
 
-    /// Whether an answer is the stream of a live page.
+    /// Whether a response is the stream of a live page.
     pub fn is_stream(response: &Response<PageBody>) -> bool {
         response.headers().get(CONTENT_TYPE).is_some_and(|it| it == stream::CONTENT)
     }
@@ -141,17 +143,17 @@ impl Console {
         if self.services.is_open() && !guard::is_loopback_host(&head.headers) {
             return answer::refusal(
                 StatusCode::FORBIDDEN,
-                "without callers, the console answers only at localhost, 127.0.0.1 or [::1]",
+                "without callers, the console is available only at localhost, 127.0.0.1 or [::1]",
             );
         }
         let form = match head.method {
             Method::GET | Method::HEAD => None,
             Method::POST if !guard::is_same_origin(&head.headers) => {
-                let reason = "a form of another site is refused: Origin must be this Host";
+                let reason = "forms from other sites are refused: Origin must match Host";
                 return answer::refusal(StatusCode::FORBIDDEN, reason);
             }
-            // The session is checked before the body is read. A login has none yet, and a logout
-            // may come after the session has ended.
+            // The session is checked before the body is read, except for a login, which has none
+            // yet, and a logout, which may arrive after the session has ended.
             Method::POST
                 if !["/login", "/logout"].contains(&head.uri.path())
                     && !self.has_session(&head.headers) =>
@@ -161,12 +163,12 @@ impl Console {
             Method::POST => match FormFields::parse_body(body).await {
                 Some(form) => Some(form),
                 None => {
-                    let reason = format!("a form has at most {FORM_BYTES_MAX} bytes");
+                    let reason = format!("the form exceeds {FORM_BYTES_MAX} bytes");
                     return answer::refusal(StatusCode::PAYLOAD_TOO_LARGE, &reason);
                 }
             },
             _ => {
-                let reason = "only GET, HEAD and POST are served";
+                let reason = "only GET, HEAD and POST are supported";
                 return answer::refusal(StatusCode::METHOD_NOT_ALLOWED, reason);
             }
         };

@@ -1,7 +1,7 @@
 //! Live pages: all watchers of a page with the same rights share one rendering.
 //!
-//! A page with watchers is rendered once a second, or every two seconds if there are 200 such
-//! pages, and less often if that would take more than a twentieth of the time. Its parts are sent
+//! A page with watchers is rendered once per second, or every two seconds if there are 200 such
+//! pages, and less often if rendering would take more than a twentieth of the time. Parts are sent
 //! when they change. The last rendering of a page is kept in case the store becomes unreachable.
 
 use std::{collections::HashMap, iter, sync::Arc, time::Duration};
@@ -26,12 +26,14 @@ const PAGES_MAX: usize = 200;
 const EVENT_BYTES: usize = 64;
 /// Maximum number of pages whose last rendering is kept.
 const KEPT_MAX: usize = 64;
-/// The minimum time between two renderings of a page, and the same for each page with watchers.
+/// The minimum time between two renderings of a page, and how much each page with watchers adds to
+/// it.
 const EVERY: Duration = Duration::from_secs(1);
 const EVERY_OF_EACH: Duration = Duration::from_millis(10);
-/// The minimum ratio of that time to the duration of a rendering.
+/// The minimum ratio between that time and the duration of a rendering.
 const REST: u32 = 20;
-/// The maximum time between two renderings: a rendering that waits for the store takes long.
+/// The maximum time between two renderings, since a rendering that waits for the store may take
+/// long.
 const REST_MAX: Duration = Duration::from_secs(20);
 
 /// Identifies a page: its path and query, and the rights of its visitor.
@@ -39,7 +41,7 @@ const REST_MAX: Duration = Duration::from_secs(20);
 pub(super) struct PageId {
     target: String,
     rights: RightsId,
-    /// Of the callers: a reload can change what the token may read.
+    /// The generation of the callers, since a reload can change what the token may read.
     generation: u64,
 }
 
@@ -74,8 +76,8 @@ impl Default for LivePages {
 #[derive(Debug)]
 struct WatchedPage {
     sender: watch::Sender<PartsNow>,
-    /// Whether the next rendering is published although nothing changed, for a new watcher. Its
-    /// page may be newer than the last rendering, because it shows the result of an action.
+    /// Whether the next rendering is published even if nothing has changed, because there is a new
+    /// watcher, whose page may be newer than the last rendering.
     is_due: bool,
     _permit: Permit,
 }
@@ -86,7 +88,7 @@ pub(super) struct PartsNow {
     /// The number of the rendering.
     number: u64,
     parts: Arc<[LivePart]>,
-    /// Whether the page has ended, because its caller lost the right to it.
+    /// Whether the page has ended because its caller has lost the right to it.
     pub(super) is_ended: bool,
 }
 
@@ -105,8 +107,8 @@ pub(super) struct Watching {
 }
 
 impl LivePages {
-    /// Watches a page. Fails if the maximum of streams or of live pages is reached, or the caller's
-    /// quota of it.
+    /// Watches a page. Fails if the maximum number of streams or live pages, or the caller's quota
+    /// of either, is reached.
     pub(super) fn watch(&self, visit: Visit) -> Result<Watching, QuotaReached> {
         let (id, holder) = (PageId::from_visit(&visit), visit.holder());
         let stream = self.streams.acquire(&holder)?;
@@ -130,7 +132,7 @@ impl LivePages {
             let rendered = visit.render_live().await;
             parts = match &rendered {
                 Ok(rendered) => parts.followed_by(rendered),
-                // Nothing will change: the browser loads the page again and shows the reason.
+                // The page will not change any more: the browser reloads it and shows the reason.
                 Err(
                     Problem::SignedOut(_)
                     | Problem::Forbidden(_)
@@ -158,7 +160,7 @@ impl LivePages {
             watched.remove(id);
             return false;
         }
-        // Without a change the parts are replaced, too, so that only one copy of them is in memory.
+        // Unchanged parts are replaced as well, so that only one copy is in memory.
         sender.send_if_modified(|sent| {
             sent.clone_from(parts);
             std::mem::take(is_due) || parts.has_changed()
@@ -176,14 +178,14 @@ impl LivePages {
         kept.insert(id.clone(), (now, page.clone()));
     }
 
-    /// The last rendering of a page, and its time.
+    /// Returns the last rendering of a page and its time.
     pub(super) fn kept(&self, id: &PageId) -> Option<(Timestamp, Arc<ConsolePage>)> {
         self.kept.lock().get(id).cloned()
     }
 }
 
 impl PartsNow {
-    /// The parts after a rendering.
+    /// Returns the parts after another rendering.
     fn followed_by(&self, rendered: &[PagePart]) -> PartsNow {
         let number = self.number + 1;
         let changed = |part: &PagePart| {
@@ -202,7 +204,8 @@ impl PartsNow {
         self.parts.iter().any(|part| part.changed == self.number)
     }
 
-    /// The events of all parts that changed after a rendering, and the number of this rendering.
+    /// Returns the events for all parts that have changed since rendering `number`, and the number
+    /// of the current rendering.
     pub(super) fn since(&self, number: u64) -> (Bytes, u64) {
         let changed = || self.parts.iter().filter(|part| part.changed > number);
         let bytes = changed().map(|live| live.part.html.len() * 9 / 8 + EVENT_BYTES).sum();

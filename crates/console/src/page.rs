@@ -13,11 +13,11 @@ use tollgate_core::time::Timestamp;
 pub(super) struct ConsolePage {
     pub(super) title: String,
     pub(super) parts: Vec<PagePart>,
-    /// Why parts are missing: the store did not answer.
+    /// Why parts are missing, if the store did not answer.
     pub(super) lack: Option<String>,
 }
 
-/// A part of a page: an element with an id.
+/// A part of a page: an HTML element with an id.
 #[derive(Debug, Clone)]
 pub(super) struct PagePart {
     /// The id of the element, unique in its page.
@@ -59,7 +59,7 @@ impl ConsolePage {
         ConsolePage { title: title.into(), parts: Vec::new(), lack: None }
     }
 
-    /// Adds a part that is rendered once.
+    /// Adds a part that does not change.
     pub(super) fn fixed(
         self,
         id: &'static str,
@@ -93,7 +93,8 @@ impl ConsolePage {
         ConsolePage { lack: Some(why), ..self }
     }
 
-    /// Returns the page with its parts so far if the store failed a call, else the problem.
+    /// Returns the page with its parts so far if the call failed because of the store, or else the
+    /// problem.
     pub(super) fn lacking_or(self, status: Status) -> Result<ConsolePage, Problem> {
         match status.into() {
             Problem::Store(why) => Ok(self.lacking(why)),
@@ -101,7 +102,7 @@ impl ConsolePage {
         }
     }
 
-    /// Replaces missing parts by the same parts of an earlier page.
+    /// Fills in missing parts from an earlier rendering of the page.
     pub(super) fn completed(mut self, earlier: &ConsolePage) -> ConsolePage {
         let parts = earlier.parts.iter().map(|part| {
             let newer = self.parts.iter().find(|newer| newer.id == part.id);
@@ -114,7 +115,7 @@ impl ConsolePage {
 }
 
 impl Problem {
-    /// The HTTP status of the answer.
+    /// Returns the HTTP status of the response.
     pub(super) fn status(&self) -> StatusCode {
         match self {
             Problem::SignedOut(_) => StatusCode::UNAUTHORIZED,
@@ -126,7 +127,7 @@ impl Problem {
         }
     }
 
-    /// The message for the user.
+    /// Returns the message for the user.
     pub(super) fn message(&self) -> &str {
         match self {
             Problem::SignedOut(message)

@@ -15,7 +15,7 @@ mod system;
 
 use super::{page::Problem, visit::PageEntry};
 
-/// All pages, in the order of the navigation.
+/// All pages, in the order of the navigation bar.
 pub(super) static PAGES: &[PageEntry] = &[
     PageEntry {
         path: "/",
@@ -139,7 +139,7 @@ pub(super) static PAGES: &[PageEntry] = &[
     },
 ];
 
-/// The page of a path.
+/// Finds the page with this path.
 pub(super) fn find(path: &str) -> Result<&'static PageEntry, Problem> {
     let page = PAGES.iter().find(|page| page.path == path);
     page.ok_or_else(|| {

@@ -2,13 +2,13 @@
 
 use askama::{Template, filters::HtmlSafe};
 
-/// The links of a list; nothing if it has one page.
+/// The links of a list; empty if it has only one page.
 #[derive(Debug, Template)]
 #[template(path = "paging.html")]
 pub(super) struct Paging {
     /// What the list contains, as in "Pages of leases".
     of: &'static str,
-    /// The URL of the first page; `None` on it.
+    /// The URL of the first page; `None` on the first page itself.
     first: Option<String>,
     /// The URL of the next page; `None` on the last one.
     next: Option<String>,
@@ -17,8 +17,8 @@ pub(super) struct Paging {
 impl HtmlSafe for Paging {}
 
 impl Paging {
-    /// The links on the page with the token `current`, which is empty on the first page; `next` is
-    /// empty on the last one. `url` returns the URL of the page with a token.
+    /// Creates the links on the page with the token `current`, which is empty on the first page;
+    /// `next` is empty on the last one. `url` returns the URL of the page with a token.
     pub(super) fn new(
         of: &'static str,
         current: &str,

@@ -1,7 +1,7 @@
 //! The usage of pools in the last 15 minutes.
 //!
 //! It has two sources. Once a visitor has opened the console, the server samples the pools with
-//! series (`[metrics] pools`) in each step. Pages record every other pool that they show.
+//! time series (`[metrics] pools`) in each step. Pages record every other pool that they show.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -16,12 +16,12 @@ use super::{
 };
 use tollgate_core::names::Name;
 
-/// The most pools with a history.
+/// Maximum number of pools with a history.
 const POOLS_MAX: usize = 1_000;
 /// The number of steps of a history.
 const AGE_MAX: u32 = STEPS as u32;
 
-/// The usage of a pool in a step: the largest numbers seen.
+/// The usage of a pool in a step, as the maximum of each number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct PoolStep {
     /// The number of the step since the machine started.
@@ -31,12 +31,12 @@ pub(super) struct PoolStep {
     pub(super) waiters: u32,
 }
 
-/// Who reads the usage of a pool.
+/// Who has read the usage of a pool.
 #[derive(Debug, Clone, Copy)]
 enum UsageSource<'a> {
     /// A page for this caller.
     Page(&'a Holder),
-    /// The server, in each step.
+    /// The server, which reads it in each step.
     Sample,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct PoolHistory {
 #[derive(Debug, Default)]
 struct KnownPools {
     by_name: HashMap<Name, KnownPool>,
-    /// The step in which old entries were removed last.
+    /// The step in which old entries were last removed.
     cleaned: u32,
 }
 
@@ -69,13 +69,13 @@ impl Default for PoolHistory {
 }
 
 impl PoolHistory {
-    /// Records the usage that a page shows. Does nothing if the maximum of pools, or the quota of
-    /// the caller, is reached.
+    /// Records the usage that a page shows. Does nothing if the maximum number of pools or the
+    /// quota of the caller is reached.
     pub(super) fn record(&self, holder: &Holder, pool: &Name, usage: PoolStep) {
         self.record_at(UsageSource::Page(holder), pool, usage, step_now());
     }
 
-    /// Records a sample. If no space is left, it replaces a pool that only pages showed.
+    /// Records a sample. If no space is left, it replaces a pool that only pages have recorded.
     pub(super) fn sample(&self, pool: &Name, usage: PoolStep) {
         self.record_at(UsageSource::Sample, pool, usage, step_now());
     }
@@ -102,7 +102,7 @@ impl PoolHistory {
         }
     }
 
-    /// Makes space for a further pool. Removes pools without a recent step, at most once in a step.
+    /// Makes space for another pool. Removes pools without a recent step, at most once per step.
     fn place(&self, pools: &mut KnownPools, source: UsageSource<'_>, at: u32) -> Option<Permit> {
         let holder = match source {
             UsageSource::Page(holder) => holder,
@@ -122,7 +122,7 @@ impl PoolHistory {
         self.quota.acquire(holder).ok()
     }
 
-    /// The complete steps of a pool, the oldest first; `None` for steps without a value.
+    /// Returns the complete steps of a pool, the oldest first; `None` for steps without a value.
     pub(super) fn steps(&self, pool: &Name) -> Vec<Option<PoolStep>> {
         self.steps_at(pool, step_now())
     }
@@ -146,14 +146,14 @@ impl PoolHistory {
 }
 
 impl KnownPool {
-    /// The number of the last step.
+    /// Returns the number of the last step.
     fn last(&self) -> u32 {
         self.steps.back().map_or(0, |last| last.at)
     }
 }
 
 impl PoolStep {
-    /// The usage of a pool now.
+    /// Creates a step with the current usage of a pool.
     pub(super) fn new(in_use: u32, capacity: u32, waiters: u32) -> PoolStep {
         PoolStep { at: 0, in_use, capacity, waiters }
     }
@@ -200,7 +200,7 @@ mod tests {
         let later = start + 2 * AGE_MAX;
         history.record_at(OPEN, &name, PoolStep::new(9, 9, 9), later);
         assert_eq!(history.pools.lock().by_name[&name].steps.len(), 1);
-        // A machine that has just started has few steps.
+        // A machine that has just started has only a few steps.
         history.record_at(OPEN, &pool("early"), PoolStep::new(1, 1, 0), 0);
         assert_eq!(history.steps_at(&pool("early"), 1)[STEPS - 1].unwrap().in_use, 1);
     }

@@ -1,7 +1,7 @@
-//! Maxima that the callers of a server share.
+//! Maximum numbers that the callers of a server share.
 //!
-//! A caller holds at most as many as stay free for the others, so at most half of a maximum. On a
-//! server without callers all visitors have the same rights, and there are no quotas.
+//! A caller may use at most as many as remain free for others, so never more than half. On a server
+//! without callers all visitors have the same rights, and there are no quotas.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 /// The name of a caller; `None` on a server without callers, and for the server itself.
 pub(super) type Holder = Option<Arc<str>>;
 
-/// A maximum, and how many of it each caller holds.
+/// A maximum number, and how many of them each caller uses.
 #[derive(Debug)]
 pub(super) struct Quota {
     max: usize,
@@ -21,7 +21,7 @@ pub(super) struct Quota {
 
 type HeldByCaller = HashMap<Holder, usize>;
 
-/// One of the maximum, until it is dropped.
+/// Counts as one against the maximum until it is dropped.
 #[derive(Debug)]
 pub(super) struct Permit {
     holder: Holder,
@@ -33,17 +33,18 @@ pub(super) struct Permit {
 pub(super) enum QuotaReached {
     /// The maximum is reached.
     Exhausted { max: usize, what: &'static str },
-    /// The caller holds as many as are free.
+    /// The caller uses as many as are free.
     ByOneCaller { own: usize, max: usize, what: &'static str },
 }
 
 impl Quota {
-    /// A maximum of `max`; `what` names them in messages, in the plural.
+    /// Creates a quota with this maximum. `what` names the counted things in messages, in the
+    /// plural.
     pub(super) fn new(max: usize, what: &'static str) -> Quota {
         Quota { max, what, held: Arc::default() }
     }
 
-    /// Acquires one. Fails if none is free, or if the caller holds as many as are free.
+    /// Acquires a permit. Fails if none is free, or if the caller already uses as many as are free.
     pub(super) fn acquire(&self, holder: &Holder) -> Result<Permit, QuotaReached> {
         let Quota { max, what, .. } = *self;
         let mut held = self.held.lock();
@@ -61,7 +62,7 @@ impl Quota {
 }
 
 impl Permit {
-    /// Whether a caller holds it.
+    /// Whether the permit belongs to a caller.
     pub(super) fn is_of(&self, holder: &Holder) -> bool {
         self.holder == *holder
     }
@@ -110,7 +111,7 @@ mod tests {
         assert_eq!(refused.to_string(), text);
         let others = acquire_all(&quota, &other);
         assert_eq!(others.len(), 3);
-        // What the caller returns is free for both.
+        // What the caller returns is free for either.
         held.truncate(2);
         assert_eq!(acquire_all(&quota, &greedy).len(), 3);
         drop((held, others));

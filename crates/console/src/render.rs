@@ -1,4 +1,4 @@
-//! Renders pages, runs actions, and builds the answers.
+//! Renders pages, runs actions, and builds the responses.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use super::{
 };
 
 impl Visit {
-    /// Renders the page. While the store is unreachable, missing parts come from the last
+    /// Renders the page. While the store is unreachable, missing parts are taken from the last
     /// rendering.
     pub(super) async fn render(&self) -> Result<RenderedPage, Problem> {
         if !self.is_known() {
-            return Err(Problem::SignedOut("the token has ended".to_owned()));
+            return Err(Problem::SignedOut("the token has expired".to_owned()));
         }
         let page = match (self.entry.load)(self).await {
             Err(Problem::Store(why)) => ConsolePage::new(self.entry.title).lacking(why),
@@ -43,7 +43,7 @@ impl Visit {
         let rendered = self.render().await?;
         let page = &rendered.page;
         if page.lack.is_none() && !page.parts.iter().any(|part| part.is_live) {
-            return Err(Problem::Absent("this page has no numbers that change".to_owned()));
+            return Err(Problem::Absent("this page has no live parts".to_owned()));
         }
         let mut parts = layout::head_parts(self, &rendered)?;
         parts.extend(rendered.page.parts.iter().filter(|part| part.is_live).cloned());
@@ -52,7 +52,7 @@ impl Visit {
 }
 
 impl Console {
-    /// Answers with a page.
+    /// Responds with the page.
     pub(super) async fn page(
         self: &Arc<Console>,
         visit: &Visit,
@@ -101,7 +101,7 @@ impl Console {
     }
 }
 
-/// A page with a problem in place of its parts.
+/// Renders a page with a problem in place of its parts.
 fn problem_page(visit: &Visit, problem: &Problem) -> Response<PageBody> {
     let page = ConsolePage::new(visit.entry.title);
     let rendered = RenderedPage { page: Arc::new(page), as_of: None };

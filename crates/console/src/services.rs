@@ -12,7 +12,7 @@ use hyper::{HeaderMap, Request, Response, header::HeaderValue};
 use tollgate_core::names::Namespace;
 use tonic::{body::Body, codegen::Service};
 
-/// The answer to a call, later.
+/// The future response to a call.
 pub type Called = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
 /// A caller that has signed in to the console.
@@ -24,39 +24,40 @@ pub struct ConsoleCaller {
     pub chooses_namespace: bool,
 }
 
-/// What the console asks of its server: its services, and the rights of a caller. Credentials are
-/// the headers of a call.
+/// What the console needs from its server: its services, and the rights of a caller. Credentials
+/// are passed as the headers of a call.
 pub trait Services: fmt::Debug + Send + Sync + 'static {
-    /// Whether the server has no callers, so that everybody may do everything.
+    /// Whether the server has no callers, so that anyone may do anything.
     fn is_open(&self) -> bool;
 
     /// A number that changes whenever a reload changes the callers.
     fn generation(&self) -> u64;
 
-    /// Builds the headers of each call: a token, and a namespace other than that of the caller.
+    /// Builds the headers of each call: a token, and a namespace other than the caller's own.
     fn headers(&self, token: Option<HeaderValue>, namespace: Option<HeaderValue>) -> HeaderMap;
 
-    /// Finds the caller. The error is the reason of a refusal, which has an audit line.
+    /// Finds the caller. The error is the reason for the rejection, which is also logged as an
+    /// audit line.
     fn caller(&self, headers: &HeaderMap) -> Result<ConsoleCaller, String>;
 
     /// Whether the credentials are still valid.
     fn knows(&self, headers: &HeaderMap) -> bool;
 
-    /// The namespace in which the caller may use an rpc, such as
-    /// `/tollgate.v1.AdmissionService/EvictTask`, for some names; `None` if it may not.
+    /// Returns the namespace in which the caller may call an RPC, such as
+    /// `/tollgate.v1.AdmissionService/EvictTask`, for at least some names; `None` if it may not.
     fn permitted(&self, path: &str, headers: &HeaderMap) -> Option<Namespace>;
 
-    /// Whether the caller may read what concerns all namespaces, such as the metrics.
+    /// Whether the caller may read data about all namespaces, such as the metrics.
     fn permits_server(&self, headers: &HeaderMap) -> bool;
 
-    /// Calls a service with the steps of a call over HTTP/2: credentials, rights, limits of the
-    /// namespace, audit line.
+    /// Calls a service. The call takes the same steps as one over HTTP/2: credentials, rights,
+    /// limits of the namespace, audit line.
     fn call(&self, request: Request<Body>) -> Called;
 }
 
-/// The services of a server for one caller, as a transport of the generated clients.
+/// The services of a server for one caller, as a transport for the generated clients.
 ///
-/// Its credentials are checked at each call, so a caller that a reload removes loses its access.
+/// Its credentials are checked on each call, so a caller that a reload removes loses access.
 #[derive(Debug, Clone)]
 pub(crate) struct InProcess {
     services: Arc<dyn Services>,
@@ -65,7 +66,7 @@ pub(crate) struct InProcess {
 }
 
 impl InProcess {
-    /// The services for a caller. Without a token, for one of a server without callers.
+    /// Creates the services for a caller; without a token for a server without callers.
     pub(crate) fn new(
         services: &Arc<dyn Services>,
         token: Option<HeaderValue>,
@@ -75,8 +76,8 @@ impl InProcess {
         InProcess { services: services.clone(), headers }
     }
 
-    /// Finds the caller. `None` on a server without callers. The error is the reason of a refusal,
-    /// which has an audit line.
+    /// Finds the caller; `None` on a server without callers. The error is the reason for the
+    /// rejection, which is also logged as an audit line.
     pub(crate) fn caller(&self) -> Result<Option<ConsoleCaller>, String> {
         if self.services.is_open() {
             return Ok(None);
@@ -89,12 +90,12 @@ impl InProcess {
         self.services.knows(&self.headers)
     }
 
-    /// The namespace in which the caller may use an rpc; `None` if it may not.
+    /// Returns the namespace in which the caller may call an RPC; `None` if it may not.
     pub(crate) fn permitted(&self, path: &str) -> Option<Namespace> {
         self.services.permitted(path, &self.headers)
     }
 
-    /// Whether the caller may read what concerns all namespaces, such as the metrics.
+    /// Whether the caller may read data about all namespaces, such as the metrics.
     pub(crate) fn permits_server(&self) -> bool {
         self.services.permits_server(&self.headers)
     }

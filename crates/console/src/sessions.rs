@@ -1,4 +1,4 @@
-//! Sessions: a random id in a cookie stands for a token, which stays in this process.
+//! Sessions: a random id in a cookie stands for a token, which never leaves this process.
 
 use std::{collections::HashMap, fmt, time::Duration};
 
@@ -14,13 +14,13 @@ use tollgate_telemetry::coarse;
 
 /// How long a session lasts.
 pub(super) const AGE_MAX: Duration = Duration::from_secs(8 * 3600);
-/// Maximum number of sessions. A further one ends the oldest; at the quota of its caller, the
-/// oldest of that caller.
+/// Maximum number of sessions. Another one ends the oldest session, or the oldest of its caller if
+/// the caller's quota is reached.
 const SESSIONS_MAX: usize = 1_000;
 /// Bytes of an id.
 const ID_BYTES: usize = 16;
 
-/// The value of `authorization` of a caller. `Debug` does not print it.
+/// The `authorization` header of a caller. `Debug` does not print it.
 #[derive(Clone)]
 pub(super) struct Token(HeaderValue);
 
@@ -31,7 +31,7 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// `None` for a text that no header can contain.
+    /// Returns `None` if a header cannot contain the text.
     pub(super) fn new(text: &str) -> Option<Token> {
         let mut value = HeaderValue::try_from(format!("Bearer {}", text.trim())).ok()?;
         value.set_sensitive(true);
@@ -43,8 +43,8 @@ impl Token {
     }
 }
 
-/// Identifies the rights of a visitor: visitors with the same token in the same namespace see the
-/// same pages.
+/// Identifies the rights of a visitor. Visitors with the same token and namespace see the same
+/// pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct RightsId([u8; 32]);
 
@@ -86,7 +86,8 @@ impl Default for Sessions {
 }
 
 impl Sessions {
-    /// Starts a session of a caller. Returns its id; `None` if the system has no random numbers.
+    /// Starts a session for a caller. Returns its id; `None` if the operating system returns no
+    /// random numbers.
     pub(super) fn start(&self, token: Token, caller: &Holder) -> Option<String> {
         let mut bytes = [0; ID_BYTES];
         SystemRandom::new().fill(&mut bytes).ok()?;
@@ -102,8 +103,8 @@ impl Sessions {
         Some(id)
     }
 
-    /// Ends the oldest session of a caller, or of all if the caller has none. Returns a slot for
-    /// another.
+    /// Ends the oldest session of a caller, or the oldest of all if the caller has none. Returns
+    /// its permit.
     fn replaced(&self, sessions: &mut ById, caller: &Holder) -> Option<Permit> {
         let own = sessions.iter().filter(|(_, (_, permit))| permit.is_of(caller));
         let oldest = oldest(own).or_else(|| oldest(sessions.iter()))?;
@@ -115,7 +116,7 @@ impl Sessions {
         self.quota.acquire(caller).ok()
     }
 
-    /// The session of an id, unless it has ended.
+    /// Returns the session with this id, unless it has ended.
     pub(super) fn get(&self, id: &str) -> Option<Session> {
         let sessions = self.by_id.lock();
         let session = sessions.get(id).map(|(session, _)| session);
@@ -135,7 +136,7 @@ impl Sessions {
     }
 }
 
-/// The id of the oldest of some sessions.
+/// Returns the id of the oldest of these sessions.
 fn oldest<'a>(
     sessions: impl Iterator<Item = (&'a String, &'a (Session, Permit))>,
 ) -> Option<String> {
@@ -164,7 +165,7 @@ mod tests {
             sessions.by_id.lock().get_mut(id).unwrap().0.start = earlier;
         }
         let others: Vec<_> = (0..SESSIONS_MAX).map(|_| start("greedy")).collect();
-        // The caller has lost its own sessions, and no other its own.
+        // Only the caller itself has lost sessions.
         assert!(sessions.get(&first).is_none() && sessions.get(&other).is_some());
         assert_eq!(sessions.by_id.lock().len(), 1 + SESSIONS_MAX / 2);
         let last = others.last().unwrap();
@@ -180,7 +181,7 @@ mod tests {
             Session { token: Token::new("t").unwrap(), namespace: String::new(), start: coarse() };
         assert!(session.is_current());
         let start = coarse().checked_sub(AGE_MAX);
-        // A machine that started less than 8 hours ago has no earlier reading.
+        // If the machine started less than 8 hours ago, the clock has no such reading.
         assert!(start.is_none_or(|start| !Session { start, ..session }.is_current()));
     }
 }

@@ -1,4 +1,4 @@
-//! Sign in and out, and the choice of a namespace.
+//! Signing in and out, and choosing a namespace.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ use super::{
 };
 use tollgate_core::names::Namespace;
 
-/// Maximum number of sign-ins in progress; further ones are refused immediately. A wrong token is
-/// answered after a second, so at most this many wrong tokens a second can be tried.
+/// Maximum number of concurrent sign-ins; further ones are rejected immediately. A wrong token is
+/// answered after a second, so at most this many can be tried per second.
 static TRIES: Semaphore = Semaphore::const_new(4);
 const WRONG_TOKEN_TIME: Duration = Duration::from_secs(1);
 
-/// Sends a visitor without a session to the login, and from there to its page.
+/// Redirects a visitor without a session to the login, and from there back to the page.
 pub(super) fn redirect(uri: &Uri) -> Response<PageBody> {
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
     answer::redirect(&format!("/login?next={}", encoded(target)), None)
 }
 
-/// Characters that browsers drop from a URL, or read as `/`.
+/// Characters that browsers drop from a URL or treat as `/`.
 fn is_special(letter: char) -> bool {
     letter == '\\' || letter.is_control()
 }
@@ -69,7 +69,7 @@ impl Console {
                 let error = "too many wrong tokens at the moment; try again in a second";
                 return login_form(StatusCode::TOO_MANY_REQUESTS, next, Some(error));
             };
-            // The permit is held for the whole time, even if the visitor hangs up.
+            // The permit is kept for the whole second, even if the visitor disconnects.
             let held = tokio::spawn(async move {
                 sleep(WRONG_TOKEN_TIME).await;
                 drop(permit);
@@ -91,7 +91,7 @@ impl Console {
         answer::redirect("/login", cookies::set(cookies::SESSION, "", 0))
     }
 
-    /// Chooses the namespace of the session. Each call checks whether its caller may use it.
+    /// Sets the namespace of the session. Each call checks whether its caller may use it.
     pub(super) fn choose_namespace(
         &self,
         headers: &HeaderMap,
@@ -99,14 +99,14 @@ impl Console {
     ) -> Response<PageBody> {
         let namespace = form.get("namespace").trim();
         if !namespace.is_empty() && Namespace::parse(namespace.as_bytes()).is_err() {
-            let reason = cookies::message(false, "invalid name of a namespace");
+            let reason = cookies::message(false, "invalid namespace");
             return answer::redirect("/", cookies::set(cookies::MESSAGE, &reason, 60));
         }
         for id in cookies::all(headers, cookies::SESSION) {
             let Some(session) = self.sessions.get(id) else { continue };
             let caller = self.in_process(Some(&session.token), "").caller().ok().flatten();
             if !caller.is_some_and(|caller| caller.chooses_namespace) {
-                let reason = "this caller has one namespace";
+                let reason = "this caller is limited to one namespace";
                 return answer::refusal(StatusCode::FORBIDDEN, reason);
             }
             self.sessions.choose(id, namespace);

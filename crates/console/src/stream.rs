@@ -16,23 +16,23 @@ use tollgate_telemetry::coarse;
 
 /// The content type of streams.
 pub(super) const CONTENT: &str = "text/event-stream";
-/// How long a stream lasts. The browser connects again.
+/// How long a stream lasts. The browser then reconnects.
 pub const AGE_MAX: Duration = Duration::from_secs(5 * 60);
-/// The longest silence of a stream: the next byte shows whether its reader is gone.
+/// Maximum time without data on a stream, since only a write shows that its reader is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
 /// A stream that is open.
 struct OpenPage {
     visit: VisitorCheck,
     watching: Watching,
-    /// The last rendering that was sent.
+    /// The number of the last rendering that was sent.
     sent: u64,
-    /// The end on the coarse clock.
+    /// When it ends, on the coarse clock.
     end: Duration,
     is_ended: bool,
 }
 
-/// Checks the session of a stream. The page checks the token.
+/// Checks the session of a stream; the page checks the token.
 struct VisitorCheck {
     console: Arc<Console>,
     session: Option<String>,
@@ -46,16 +46,14 @@ impl VisitorCheck {
 }
 
 impl Visit {
-    /// Opens the stream of the page, or refuses it with a message.
+    /// Opens the stream of the page, or rejects it with a message.
     pub(super) fn stream(self) -> Response<PageBody> {
         let console = self.console.clone();
         let check = VisitorCheck { console: console.clone(), session: self.session.clone() };
         let watching = match console.live.watch(self) {
             Ok(watching) => watching,
             Err(refused) => {
-                let reason = format!(
-                    "{refused}: the numbers of this page do not change until you reload it"
-                );
+                let reason = format!("{refused}: this page does not update until you reload it");
                 return answer::refusal(StatusCode::SERVICE_UNAVAILABLE, &reason);
             }
         };
@@ -73,7 +71,7 @@ impl Visit {
 }
 
 impl OpenPage {
-    /// The next events; `None` at the end.
+    /// Returns the next events; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if self.is_ended || coarse() >= self.end {

@@ -1,4 +1,4 @@
-//! A visit of a page: who visits, which page, and the services for the visitor.
+//! A visit to a page: the visitor, the page, and the services for the visitor.
 
 use std::{fmt, pin::Pin, sync::Arc};
 
@@ -21,7 +21,7 @@ use tollgate_core::{
 };
 use tollgate_status::RunningServer;
 
-/// The characters of a name that stay as they are in a URL.
+/// The characters of a name that are not escaped in a URL.
 const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// A page that is loading.
@@ -37,7 +37,7 @@ pub(super) struct PageEntry {
     pub(super) title: &'static str,
     /// Whether the navigation has a link to it.
     pub(super) is_linked: bool,
-    /// The path of the page that the navigation marks for this one.
+    /// The path of the page that the navigation marks as current.
     pub(super) within: &'static str,
     pub(super) load: for<'a> fn(&'a Visit) -> LoadingPage<'a>,
     /// Its actions, if it has any.
@@ -50,7 +50,7 @@ impl fmt::Debug for PageEntry {
     }
 }
 
-/// A visit of a page.
+/// A visit to a page.
 pub(super) struct Visit {
     pub(super) console: Arc<Console>,
     pub(super) entry: &'static PageEntry,
@@ -74,7 +74,8 @@ impl fmt::Debug for Visit {
 }
 
 impl Visit {
-    /// Finds the caller in the session of a request. Fails if the session or its token has ended.
+    /// Finds the caller of the session of a request. Fails if the session has ended or its token
+    /// has expired.
     pub(super) fn new(
         console: &Arc<Console>,
         entry: &'static PageEntry,
@@ -109,52 +110,53 @@ impl Visit {
         })
     }
 
-    /// The name that the page is about: the field `name` of its query.
+    /// Returns the name that the page is about: the query field `name`.
     pub(super) fn name(&self) -> &str {
         self.query.get("name")
     }
 
-    /// The fields of the query.
+    /// Returns the fields of the query.
     pub(super) fn query(&self) -> &FormFields {
         &self.query
     }
 
-    /// The caller to whose quota counts what the visit opens.
+    /// Returns the caller whose quota the visit counts against.
     pub(super) fn holder(&self) -> Holder {
         self.caller.as_ref().map(|caller| caller.name.clone())
     }
 
-    /// The current time.
+    /// Returns the current time.
     pub(super) fn now(&self) -> Timestamp {
         Clock::system().now()
     }
 
-    /// The status and the counters of the server.
+    /// Returns the server, with its status and counters.
     pub(super) fn server(&self) -> &RunningServer {
         &self.console.server
     }
 
-    /// The calls of the last 15 minutes.
+    /// Returns the calls in the last 15 minutes.
     pub(super) fn calls(&self) -> &CallHistory {
         &self.console.calls
     }
 
-    /// The usage of pools in the last 15 minutes.
+    /// Returns the usage of pools in the last 15 minutes.
     pub(super) fn pools(&self) -> &PoolHistory {
         &self.console.pools
     }
 
-    /// Whether the caller may use an rpc, such as `AdmissionService/EvictTask`, for some names.
+    /// Whether the caller may call an RPC, such as `AdmissionService/EvictTask`, for at least some
+    /// names.
     pub(super) fn may(&self, rpc: &str) -> bool {
         self.permitted(rpc).is_some()
     }
 
-    /// The namespace in which the caller may use an rpc; `None` if it may not.
+    /// Returns the namespace in which the caller may call an RPC; `None` if it may not.
     pub(super) fn permitted(&self, rpc: &str) -> Option<Namespace> {
         self.services.permitted(&format!("/tollgate.v1.{rpc}"))
     }
 
-    /// Whether the caller may read what concerns all namespaces, such as counters of the server.
+    /// Whether the caller may read data about all namespaces, such as counters of the server.
     pub(super) fn may_read_server(&self) -> bool {
         self.services.permits_server()
     }
@@ -164,19 +166,19 @@ impl Visit {
         self.services.is_known()
     }
 
-    /// A client of a service for the caller: `visit.client(LockServiceClient::new)`.
+    /// Creates a client of a service for the caller: `visit.client(LockServiceClient::new)`.
     pub(super) fn client<C>(&self, new: fn(InProcess) -> C) -> C {
         new(self.services.clone())
     }
 }
 
-/// A name of a namespace as it is stored; `None` if it is invalid.
+/// Returns a name as stored in its namespace; `None` if it is invalid.
 pub(super) fn stored(name: &str, namespace: &Namespace) -> Option<Name> {
     let name = Name::parse(Bytes::copy_from_slice(name.as_bytes())).ok()?;
     Some(name.within(namespace))
 }
 
-/// A name in a query.
+/// Encodes a name for a query.
 pub(super) fn encoded(name: &str) -> String {
     utf8_percent_encode(name, NAME).to_string()
 }

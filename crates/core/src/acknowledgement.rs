@@ -1,13 +1,13 @@
-//! Replica acknowledgement: a write counts only after enough replicas have it, so that the loss of
-//! the primary does not lose it.
+//! Replica acknowledgement: a write counts only once enough replicas have it, so that it survives
+//! the loss of the primary.
 
 use crate::time::Millis;
 
 /// Default time to wait for replicas.
 pub const WAIT_TIMEOUT: Millis = Millis::from_secs(2);
-/// The shortest configurable time to wait.
+/// Minimum configurable time to wait.
 pub const WAIT_TIMEOUT_MIN: Millis = Millis(1);
-/// The longest configurable time to wait. The connection is blocked during the wait.
+/// Maximum configurable time to wait, during which the connection is blocked.
 pub const WAIT_TIMEOUT_MAX: Millis = Millis::from_secs(4);
 /// The largest configurable number of replicas.
 pub const REPLICAS_MAX: u32 = 100;

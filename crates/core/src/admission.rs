@@ -2,7 +2,7 @@
 //!
 //! A *pool* is one external system. Each admitted task holds a *lease*, and the number of leases is
 //! the count. There is no second counter that could drift from them. A lease runs until it expires.
-//! Its *slot* is held until then, or longer by the pool's `expiry_grace` if no result has come.
+//! Its *slot* is held until then, or for the pool's `expiry_grace` longer if there is no result.
 //!
 //! Tasks can be *queued* in advance. A device that reports without a task gets its oldest queued
 //! task; this is an *attempt*. A task stays in the *backlog* until it succeeds, is cancelled,
@@ -11,12 +11,14 @@
 //!
 //! # Invariants
 //! - While all slots of the pool are held, no other task gets a lease. More are held only after the
-//!   capacity was lowered, or after [`RenewTask`] has registered lost leases again (failover).
+//!   capacity has been lowered, or after [`RenewTask`] has registered leases again that a failover
+//!   had lost.
 //! - A task has at most one lease that holds a slot. While the last lease of a task is in its
 //!   grace, a new lease takes over its slot.
 //! - Fencing tokens of a pool grow with each lease. A renewal keeps the token.
 //! - The first result of a task is final. A queued task that failed has no result.
-//! - Leases and slots end by time alone; the sweeper and later decisions only log that they have.
+//! - Leases and slots end through the passage of time alone; the sweeper and later decisions only
+//!   log that they have ended.
 //!
 //! | verb | struct | script |
 //! |---|---|---|
@@ -172,7 +174,7 @@ fn member(device: &Name, task: &[u8]) -> JoinedMember {
     member
 }
 
-/// The use of a pool.
+/// The usage of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolUsage {
     /// The capacity: the number of slots.

@@ -3,8 +3,8 @@
 /// What one decision may still spend on expired entries; the twin of `lua/lib/allowance.lua`.
 ///
 /// Dead tickets, ended leases and queued tasks share it, so that a script call stays below 5 ms of
-/// Redis time whatever has expired at the same time. A unit is about 3 µs of Redis time. The last
-/// entry may cost more than is left.
+/// Redis time no matter how much has expired at the same time. A unit is about 3 µs of Redis time.
+/// The last entry may cost more than is left.
 #[derive(Debug)]
 pub struct Allowance(i32);
 

@@ -4,7 +4,7 @@ use std::{ops::Deref, time::Duration};
 
 use super::time::Timestamp;
 
-/// A value as a decision saw it at a time.
+/// A value as a decision saw it, with the time of the decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AsOf<T> {
     /// The value.
@@ -14,8 +14,8 @@ pub struct AsOf<T> {
 }
 
 impl<T> AsOf<T> {
-    /// The time from the decision to `end`; 0 if it has passed. Not rounded: a client that adds it
-    /// to its own clock must not believe an expired lease.
+    /// The time from the decision to `end`; 0 if it has passed. Not rounded, because a client that
+    /// adds it to its own clock must not consider an expired lease valid.
     pub fn until(&self, end: Timestamp) -> Duration {
         Duration::from_micros(end.0.saturating_sub(self.now.0))
     }

@@ -15,10 +15,10 @@ impl Cost {
     pub const CALL_MAX: u32 = 3000;
     /// A decision that reads and writes a few keys of bounded size.
     pub const PLAIN: Cost = Cost::from_micros(60);
-    /// Above this total, in µs, the decisions of one RPC travel in bulk.
+    /// Above this total, in µs, the decisions of one RPC are sent as bulk.
     const TOGETHER_MAX: u64 = 2 * Cost::CALL_MAX as u64;
 
-    /// A decision that takes this many µs.
+    /// The cost of a decision that takes this many µs.
     pub const fn from_micros(micros: u32) -> Cost {
         Cost { micros, is_bulk: false }
     }

@@ -1,9 +1,9 @@
 //! The denial cache: refusals that a server may repeat without asking the store.
 //!
-//! A cached refusal is valid until the earliest time at which, by the refusal itself, the answer
-//! could change. The cache time is a further bound, because other servers can change the store at
-//! any moment. Only refusals are cached, so the worst effect of a stale one is that a grant comes
-//! later, by at most the cache time.
+//! A *denial* is the cached part of a refusal. It is valid until the earliest time at which,
+//! according to the refusal itself, the answer could change. The cache time is a further limit,
+//! because other servers can change the store at any moment. Since only refusals are cached, a
+//! stale one can at worst delay a grant by the cache time.
 
 use std::{any::Any, fmt};
 
@@ -18,7 +18,7 @@ pub const DENIAL_CACHE: Millis = Millis(50);
 pub const DENIAL_CACHE_MAX: Millis = Millis::from_secs(10);
 
 /// A decision whose refusals may be cached.
-pub trait Deniable: Decision {
+pub trait RefusalCaching: Decision {
     /// The cached part of a refusal.
     type Denial: Send + 'static;
 
@@ -38,25 +38,25 @@ pub trait Deniable: Decision {
     fn deny(&self, denial: &Self::Denial, passed: u64, now: Timestamp) -> Option<Self::Outcome>;
 }
 
-/// The functions of [`Deniable`], with the type of the denial erased: the table of a verb holds them,
-/// whatever its denial is.
+/// The functions of [`RefusalCaching`] with the type of the denial erased, so that the table of any
+/// verb can contain them.
 pub struct CacheRule<D: Decision> {
-    /// [`Deniable::kind`].
+    /// [`RefusalCaching::kind`].
     pub kind: fn(&D) -> Option<u64>,
-    /// [`Deniable::member`].
+    /// [`RefusalCaching::member`].
     pub member: fn(&D) -> Option<Vec<u8>>,
-    /// [`Deniable::denial`].
+    /// [`RefusalCaching::denial`].
     #[allow(clippy::type_complexity, reason = "the signature of the method that it stands for")]
     pub denial: fn(&D, &D::Outcome) -> Option<(CachedDenial, u64)>,
-    /// [`Deniable::deny`].
+    /// [`RefusalCaching::deny`].
     pub deny: fn(&D, &CachedDenial, u64, Timestamp) -> Option<D::Outcome>,
 }
 
-/// A denial of any verb. Boxed: an entry of the cache has the same size for all verbs, and a refusal
-/// that enters it has just cost a round trip.
+/// A denial of any verb. Boxed, so that entries of the cache have the same size for all verbs; the
+/// allocation is negligible next to the round trip of the refusal.
 pub type CachedDenial = Box<dyn Any + Send>;
 
-impl<D: Deniable> CacheRule<D> {
+impl<D: RefusalCaching> CacheRule<D> {
     /// The functions of a verb.
     pub(crate) const fn for_verb() -> CacheRule<D> {
         CacheRule {

@@ -1,9 +1,9 @@
-//! The rules of Envoy's rate limit service, in the YAML of envoyproxy/ratelimit.
+//! Rules for Envoy's rate limit service, in the YAML format of envoyproxy/ratelimit.
 //!
 //! A *domain* is a tree of rules. A *descriptor* is a list of entries (key and value); each level
 //! of the tree matches one entry, and the rule at the depth of the last entry applies.
 //! [`CountHits`](crate::rate::CountHits) and [`CountAll`](crate::rate::CountAll) do the counting.
-//! This module selects the rules ([`Domain::find`]), and makes one answer of their counts
+//! This module selects the rules ([`Domain::find`]) and combines their counts into one answer
 //! ([`Ruling::from_descriptors`]).
 
 mod counters;

@@ -35,7 +35,7 @@ pub enum Error {
     /// This server is at its maximum number of calls, or could not begin to execute this one within
     /// its deadline. The call was certainly not executed.
     Overloaded,
-    /// This server uses `memory_max` of memory and accepts no new names.
+    /// This server uses as much memory as `memory_max` allows, and accepts no new names.
     MemoryFull,
     /// The namespace of the call has reached one of its limits. Nothing was decided.
     NamespaceLimit {
@@ -46,7 +46,7 @@ pub enum Error {
         /// When a repeat may succeed.
         retry: Millis,
     },
-    /// The maximum of unsynced bytes waits for the disk: nothing was decided.
+    /// The maximum number of unsynced bytes is waiting for the disk. Nothing was decided.
     UnsyncedFull {
         /// The maximum.
         max: usize,
@@ -102,8 +102,9 @@ impl fmt::Display for Error {
                 write!(f, "{why}; the call may stand, and a failover may lose it: repeat it")
             }
             Error::Overloaded => f.write_str(
-                "this server is overloaded: it has its maximum of calls, or could not begin to \
-                 execute this one within its deadline; nothing was decided: try again later",
+                "this server is overloaded: it has reached its maximum number of calls, or could \
+                 not begin to execute this one within its deadline; nothing was decided: try \
+                 again later",
             ),
             Error::MemoryFull => f.write_str(
                 "this server uses as much memory as memory_max allows: it accepts no new names; \
@@ -116,12 +117,12 @@ impl fmt::Display for Error {
             ),
             Error::UnsyncedFull { max } => write!(
                 f,
-                "{max} bytes of changes wait for the disk, the maximum of limits.unsynced_bytes; \
-                 nothing was decided: try again"
+                "{max} bytes of changes are waiting for the disk, the maximum of \
+                 limits.unsynced_bytes; nothing was decided: try again"
             ),
             Error::TooManyWatchers => f.write_str(
-                "this server has its maximum of watchers, limits.watchers: watch another server, \
-                 or try again later",
+                "this server has reached its maximum number of watchers, limits.watchers: watch \
+                 another server, or try again later",
             ),
             Error::SlowWatcher => f.write_str(
                 "the watcher reads too slowly; to continue, watch again with the cursor of the \

@@ -1,8 +1,8 @@
 //! The fallback: answers while the store is unreachable, as the configuration allows.
 //!
-//! It answers only calls that were certainly not executed. It grants a share of the store's
-//! capacity, and only while the store is unreachable. A store that answers and refuses writes still
-//! counts the leases it granted, so no share is granted on top of them.
+//! It answers only calls that were certainly not executed. It grants this server's share of the
+//! store's capacity, and only while the store is unreachable: a store that answers but refuses
+//! writes still counts the leases that it has granted, so no share is granted on top of them.
 //!
 //! The share of a pool is rounded down, to 0 if necessary, so that all servers together admit at
 //! most the configured number, in addition to the tasks that ran before. The share of a rate is at
@@ -37,7 +37,7 @@ pub struct FallbackRule<D: Decision> {
     pub on_store_failure: fn(&D) -> OnStoreFailure,
     /// The refusal; `None` for a decision that requests nothing, such as a completion.
     pub refused: fn(&D) -> Option<D::Outcome>,
-    /// The same decision about one of `replicas` equal shares.
+    /// Returns the same decision for one of `replicas` servers, each of which has an equal share.
     pub shared: fn(&D, u32) -> D,
     /// Whether one of `replicas` shares rounds down to 0 although the whole is above 0. The decision
     /// is then refused.
@@ -48,8 +48,8 @@ pub struct FallbackRule<D: Decision> {
 }
 
 impl<D: Decision> FallbackRule<D> {
-    /// The fallback of a verb of which every share can grant, and whose outcomes never say that their
-    /// subject is unknown.
+    /// Creates the fallback of a verb whose share is never 0, and whose outcomes never say that
+    /// their subject is unknown.
     pub const fn new(
         on_store_failure: fn(&D) -> OnStoreFailure,
         refused: fn(&D) -> Option<D::Outcome>,
@@ -60,8 +60,8 @@ impl<D: Decision> FallbackRule<D> {
     }
 }
 
-/// One of `replicas` shares of a rate: rounded down, but at least 1 if `whole` is above 0.
-pub fn share(whole: u32, replicas: u32) -> u32 {
+/// Divides a rate among `replicas` servers: rounded down, but at least 1 if `whole` is above 0.
+pub fn divide(whole: u32, replicas: u32) -> u32 {
     (whole / replicas.max(1)).max(whole.min(1))
 }
 
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn shares_are_rounded_down_to_at_least_one_unless_the_whole_is_zero() {
         let shares =
-            [(60, 1), (60, 7), (6, 7), (1, 1000), (0, 3), (7, 0)].map(|(w, r)| share(w, r));
+            [(60, 1), (60, 7), (6, 7), (1, 1000), (0, 3), (7, 0)].map(|(w, r)| divide(w, r));
         assert_eq!(shares, [60, 8, 1, 1, 0, 7]);
     }
 }

@@ -2,10 +2,10 @@
 
 use super::{Decision, time::Timestamp};
 
-/// What an entry counts in bytes besides its texts: a task, an order, a buyer, an answer for
-/// repeats. Roughly its memory on either engine.
+/// The bytes that an entry counts in addition to its strings: a task, an order, a buyer, or an
+/// answer for repeats. Roughly its memory on either engine.
 pub const ENTRY_BYTES: u64 = 192;
-/// What a partition counts besides its name and its entries.
+/// The bytes that a partition counts in addition to its name and its entries.
 pub const PARTITION_BYTES: u64 = 128;
 
 /// A decision that can add an entry to an existing state. The engines call these methods only while
@@ -42,7 +42,7 @@ pub struct Footprint {
     pub bytes: u64,
 }
 
-/// What a decision takes.
+/// The kind of entry that a decision can add.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
     /// A lease.

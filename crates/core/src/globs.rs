@@ -40,7 +40,8 @@ impl Globs {
         self.first_of(name, |_| true)
     }
 
-    /// The index of the first of the wanted entries that matches a local name.
+    /// Returns the index of the first entry that matches a local name among those that `is_wanted`
+    /// selects.
     fn first_of(&self, name: &Name, is_wanted: impl Fn(&usize) -> bool) -> Option<usize> {
         let name = name.as_str();
         let named = self.names.get(name).into_iter().flatten().copied().find(&is_wanted);

@@ -14,7 +14,7 @@
 //!   [`error`] says why a call could not be decided.
 //! - [`lease`] and [`waiting`]: what several capabilities have in common. [`collections`]: maps,
 //!   indexes and event histories whose operations stay short.
-//! - [`Properties`]: what an engine knows of a verb besides its rule.
+//! - [`Properties`]: what an engine knows about a verb in addition to its rule.
 //! - [`denial`]: which refusals a server may cache. [`fallback`]: answers while the store is
 //!   unreachable. [`acknowledgement`]: how many replicas must have a write.
 //! - [`record`]: entries of a data directory and lines of an export file.
@@ -75,7 +75,7 @@ pub trait Decision: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// The Lua twin of `decide`.
     const SCRIPT: &'static Script;
-    /// What is special about the verb.
+    /// The properties of the verb.
     const PROPERTIES: Properties<Self> = Properties::DEFAULT;
 
     /// Name of the unit of atomicity: one hash slot in Redis, one entry of the embedded engine.
@@ -97,11 +97,11 @@ pub trait Decision: Clone + fmt::Debug + Send + Sync + 'static {
 
 /// A decision that the coalescer can merge with waiting decisions on the same partition.
 pub trait Joined: Decision {
-    /// A decision that must run first for some others, such as a reservation of values.
+    /// A decision that others may require to run first, such as a reservation of values.
     type Preparation: Decision;
 
-    /// Merges `next` into this decision. Returns false, and changes nothing, unless the merged
-    /// decision gives both exactly what they would get one after the other.
+    /// Merges `next` into this decision. Returns false, and changes nothing, unless both get
+    /// exactly what they would get if they were decided one after another.
     fn join(&mut self, next: &Self) -> bool;
     /// Splits the outcome of a merged decision into one outcome for each part, in order. `None` if
     /// the merged decision was refused: each part is then decided separately.
@@ -114,7 +114,7 @@ pub trait Joined: Decision {
     fn prepared(&self, preparation: &<Self::Preparation as Decision>::Outcome) -> Self;
 }
 
-/// The states of several partitions with one tag, which one step decides about.
+/// The states of several partitions with the same tag, which one step decides on.
 impl<S: State> State for Vec<S> {
     const CAPABILITY: &'static str = S::CAPABILITY;
     const IS_LISTED: bool = S::IS_LISTED;
@@ -141,7 +141,7 @@ pub struct Swept {
     pub has_more: bool,
     /// The next time at which something of the partition expires.
     pub next: Option<Timestamp>,
-    /// Whether the partition holds nothing that a listing shows or that can expire.
+    /// Whether the partition contains nothing that a listing shows or that can expire.
     pub is_vacant: bool,
 }
 
@@ -175,7 +175,7 @@ pub trait State: Default + Send + 'static {
     fn has_ended(&self, _: Timestamp) -> bool {
         false
     }
-    /// What the partition holds, for the limits of namespaces. Takes a constant time.
+    /// Returns what the partition counts towards the limits of its namespace. Takes constant time.
     fn footprint(&self) -> Footprint {
         Footprint::default()
     }

@@ -41,5 +41,5 @@ use crate::{time::Millis, unknown_status};
 pub const LEASE_MIN: Millis = Millis(1);
 /// The longest lease: 30 days.
 pub const LEASE_MAX: Millis = Millis::from_secs(30 * 86_400);
-/// Length of a lease unless the call gives one.
+/// Length of a lease unless the call specifies one.
 pub const LEASE_DEFAULT: Millis = Millis::from_secs(30);

@@ -1,5 +1,5 @@
-//! What is special about a verb: one table that a reader sees beside its rule, and that the engines
-//! read.
+//! The properties of a verb: one table, which a reader sees next to its rule and which the engines
+//! use.
 //!
 //! A property is a function if it depends on the fields of some decision: the cost on the number of
 //! bytes, `is_repeatable` on the request id, the listing on the length of the lease. The table is a
@@ -16,23 +16,23 @@ use std::fmt;
 use super::{
     Cost, Decision, Grows, Joined, Revocable, Takes, Taking, UndoRule,
     acknowledgement::Acknowledgement,
-    denial::{AffectsDenials, CacheRule, Deniable, Effect},
+    denial::{AffectsDenials, CacheRule, Effect, RefusalCaching},
     fallback::FallbackRule,
     rate::BanEntry,
     time::{Millis, Timestamp},
 };
 
-/// The properties of a verb. Most verbs have most of the defaults.
+/// The properties of a verb. Most verbs use most of the defaults.
 #[derive(Debug)]
 #[allow(clippy::type_complexity, reason = "each is the signature of the method that it stands for")]
 pub struct Properties<D: Decision> {
-    /// Which decisions go first.
+    /// The priority of the decision.
     pub priority: Priority,
     /// Whether executing the decision twice has the same effect as executing it once. Only then
     /// does the engine send it again after a lost reply. Otherwise the fate of the call is unknown.
     pub is_repeatable: fn(&D) -> bool,
-    /// Whether the outcome of a repeated decision also tells the fate of the first try, whose reply
-    /// was lost. If not, the call fails with
+    /// Whether the outcome of a repeated decision also settles the fate of the first attempt, whose
+    /// reply was lost. If not, the call fails with
     /// [`DeadlineExceeded`](crate::error::Error::DeadlineExceeded).
     pub settles: fn(&D, &D::Outcome) -> bool,
     /// Upper bound on the Redis time of the decision.
@@ -77,7 +77,7 @@ pub struct Properties<D: Decision> {
     pub is_unfinished: fn(&D::Outcome) -> bool,
     /// The steps of a decision that reads a page of a listing.
     pub steps: Option<Steps<D>>,
-    /// The refusals that a server may cache: [`Deniable`].
+    /// The refusals that a server may cache: [`RefusalCaching`].
     pub cache: Option<CacheRule<D>>,
     /// The answer while the store is unreachable.
     pub fallback: Option<FallbackRule<D>>,
@@ -135,10 +135,10 @@ impl<D: Decision> Properties<D> {
         self
     }
 
-    /// Adds [`Deniable`].
-    pub const fn deniable(mut self) -> Properties<D>
+    /// Adds [`RefusalCaching`].
+    pub const fn caches_refusals(mut self) -> Properties<D>
     where
-        D: Deniable,
+        D: RefusalCaching,
     {
         self.cache = Some(CacheRule::for_verb());
         self
@@ -210,7 +210,7 @@ pub struct Steps<D: Decision> {
     pub append: fn(&mut D::Outcome, D::Outcome),
 }
 
-/// Which decisions go first, and which may be refused under load.
+/// Which decisions have priority, and which may be rejected under load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Priority {
     /// An ordinary call: counts towards the in-flight limit, and is shed under load.
@@ -218,8 +218,8 @@ pub enum Priority {
     /// Frees capacity or extends a lease. Goes before waiting decisions, is exempt from the
     /// in-flight limit, and is never shed.
     FreesCapacity,
-    /// Background work for calls that the server accepted before, such as heartbeats. Exempt from
-    /// the in-flight limit and from load shedding, and sent in a separate script call.
+    /// Background work for calls that the server has already accepted, such as heartbeats. Exempt
+    /// from the in-flight limit and from load shedding, and sent in a separate script call.
     Background,
 }
 
@@ -262,8 +262,8 @@ pub trait Issues: Decision {
 
 /// A decision whose entry is usually not in the cache of the processor.
 pub trait Warms: Decision {
-    /// Loads the entries of several decisions at once, because a processor can wait for many loads at the
-    /// same time. Changes nothing.
+    /// Loads the entries of several decisions together, because a processor can wait for many loads
+    /// at the same time. Changes nothing.
     fn warm(decisions: &[Self], state: &Self::State);
 }
 

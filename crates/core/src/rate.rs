@@ -8,8 +8,8 @@
 //! # Invariants
 //! - All limits of a rule are decided in one step: a call spends on all of them, or on none. The
 //!   exception is step 4 of [`CheckRate`].
-//! - A limit has no queue: a refused call is not retried by Tollgate.
-//! - Usage and bans expire by time alone. No call is needed to end them.
+//! - A limit has no queue: Tollgate does not retry a refused call.
+//! - Usage and bans expire through the passage of time alone; no call is needed to end them.
 //! - A ban in force refuses each new call of its key under its policy, whatever the limits say.
 //!
 //! For `max` 10 a minute:

@@ -10,8 +10,8 @@
 //! and a name; the part of the head is empty. A value is [`VERSION`] followed by the serde type in
 //! postcard. The order of fields and variants is therefore part of the format: a change to one must
 //! raise the version and still read the old one. The same types are in the lines of exports, so the
-//! names of their fields are part of that format. `skip_serializing` would break postcard: the
-//! writer of exports leaves out empty fields.
+//! names of their fields are part of that format. `skip_serializing` would break postcard, so it is
+//! the export writer that omits empty fields.
 
 mod changes;
 mod export;
@@ -108,8 +108,8 @@ pub fn decode<V: DeserializeOwned>(bytes: &[u8]) -> Result<V, Unreadable> {
             Err(error) => Err(Unreadable(error.to_string())),
         },
         Some((version, _)) => Err(Unreadable(format!(
-            "value format {version}, this tollgate reads {VERSION}: a newer version wrote it; \
-             use that version"
+            "the value has format {version}, but this tollgate reads {VERSION}: use the newer \
+             version that wrote it"
         ))),
         None => Err(Unreadable("the value is empty".to_owned())),
     }
@@ -133,7 +133,11 @@ pub fn unknown_part<T>(part: &[u8]) -> Result<T, Unreadable> {
 /// The names of changed entries. Records nothing before [`Touched::begin`], so that states without
 /// persistence pay only for a pointer.
 #[derive(Debug, Default)]
-#[allow(clippy::box_collection, reason = "a million states that note none must not pay")]
+#[allow(
+    clippy::box_collection,
+    reason = "a million states that record nothing must not pay for \
+    it"
+)]
 pub(crate) struct Touched(Option<Box<Vec<Box<[u8]>>>>);
 
 impl Touched {

@@ -1,4 +1,4 @@
-//! Sequences: values that are given to one caller and never again.
+//! Sequences: values that are issued to one caller and never again.
 //!
 //! A value is an exact whole number up to [`VALUE_MAX`]. Values of one sequence are distinct and
 //! rise; there may be gaps. A [`Layout`] formats a value as a serial. With a calendar in the
@@ -9,11 +9,10 @@
 //! to another period, and [`ReserveSequence`].
 //!
 //! # Invariants
-//! - A value is given to one caller at most. `last` of [`Counter`] only rises.
-//! - `last` is stored before a value is given out, in the same step.
-//! - A sequence that reserves values ahead gives out no value above the reserved mark, which
-//!   replicas have acknowledged beforehand. After a failover all values up to the mark count as
-//!   given out.
+//! - A value is issued to at most one caller. `last` of [`Counter`] only rises.
+//! - `last` is stored before a value is issued, in the same step.
+//! - A sequence that reserves values ahead issues no value above the reserved mark, which replicas
+//!   have acknowledged beforehand. After a failover all values up to the mark count as issued.
 //!
 //! | verb | struct | script |
 //! |---|---|---|

@@ -49,7 +49,7 @@ use crate::time::Millis;
 pub const QUANTITY_MAX: u64 = (1 << 53) - 1;
 /// The largest quantity of one order.
 pub const RESERVE_MAX: u64 = 1_000_000_000;
-/// Length of a hold unless the request gives one.
+/// Length of a hold unless the request specifies one.
 pub const HOLD_DEFAULT: Millis = Millis::from_secs(15 * 60);
 /// The shortest hold.
 pub const HOLD_MIN: Millis = Millis(1);

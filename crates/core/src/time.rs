@@ -68,7 +68,7 @@ pub enum Clock {
         /// The monotonic instant of creation.
         since: Instant,
     },
-    /// A clock that stands still until a test sets it, in microseconds.
+    /// A clock, in microseconds, that stands still until a test sets it.
     Stepped(Arc<AtomicU64>),
     /// A clock that continues from its time before a restart.
     Kept(Arc<KeptClock>),

@@ -31,7 +31,7 @@ pub use queue::{Proceed, Queue, WakeUps};
 /// The longest time that a call may wait.
 pub const WAIT_MAX: Millis = Millis::from_secs(60);
 
-/// The ticket of a waiting call, as the call states it with each try.
+/// The ticket of a waiting call, as the call states it on each attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitingCall {
     /// The number of the call, unique on its server. Wake-ups name it.
@@ -78,7 +78,7 @@ pub trait Waits: Decision {
 
     /// The ticket that the decision is sent with; `None` if the call does not wait.
     fn waiting(&mut self) -> &mut Option<WaitingCall>;
-    /// Applies the settings of newer rules, before the next try of a waiting call, so that a
+    /// Applies the settings of newer rules, before the next attempt of a waiting call, so that a
     /// capacity lowered by a reload also applies to calls that are already waiting.
     fn follow(&mut self, _rules: &Self::Rules) {}
     /// The name of the waiter in the queue, such as device and task. One waiter has at most one

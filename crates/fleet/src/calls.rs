@@ -1,4 +1,4 @@
-//! The calls of all actors: makes each once or twice, and counts them.
+//! Makes the calls of all actors, once or twice each, and counts them.
 
 use tokio::{join, sync::Semaphore};
 use tollgate_client::Error;
@@ -9,7 +9,8 @@ use tollgate_core::time::monotonic;
 /// Permits and counters of all calls.
 #[derive(Debug)]
 pub(super) struct Calls {
-    /// Permits of requests, and of results. These are apart, so that requests do not delay results.
+    /// Permits for requests and for results, which are separate so that requests do not delay
+    /// results.
     pub(super) requests: Semaphore,
     pub(super) results: Semaphore,
     /// Calls, answered or failed.
@@ -21,7 +22,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Permits this number of requests in flight, and as many results.
+    /// Permits this number of requests in flight, and the same number of results.
     pub(super) fn new(in_flight: usize) -> Calls {
         Calls {
             requests: Semaphore::new(in_flight),
@@ -35,7 +36,7 @@ impl Calls {
     /// Makes a call and counts it. Returns `None` if it failed.
     pub(super) async fn make<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Option<T> {
         let sent = monotonic();
-        // Boxed, so that actors without a call in flight use no memory for one.
+        // Boxed, so that actors without a call in flight do not pay for its memory.
         let answer = Box::pin(call).await;
         self.made.add();
         match answer {
@@ -50,8 +51,8 @@ impl Calls {
         }
     }
 
-    /// Makes a call once, or twice at once, each as soon as it gets one of the permits. Returns the
-    /// answers; a failed call has none.
+    /// Makes a call once, or twice concurrently, each as soon as it gets a permit. Returns the
+    /// answers of the calls that did not fail.
     pub(super) async fn repeat<T, F: Future<Output = Result<T, Error>>>(
         &self,
         twice: bool,

@@ -30,7 +30,7 @@ impl AtomicCounter {
     }
 }
 
-/// Counters by name: of gRPC codes, or of outcomes by their names on the wire.
+/// Counters by name: gRPC codes, or outcomes by their names on the wire.
 #[derive(Debug, Default)]
 pub(super) struct NamedCounts(Mutex<BTreeMap<&'static str, u64>>);
 
@@ -40,7 +40,7 @@ impl NamedCounts {
         *self.0.lock().entry(name).or_default() += 1;
     }
 
-    /// Returns the count of a name.
+    /// Returns the count for a name.
     pub(super) fn get(&self, name: &str) -> u64 {
         self.0.lock().get(name).copied().unwrap_or_default()
     }
@@ -57,7 +57,7 @@ pub(super) struct Times(Mutex<Option<Histogram<u64>>>);
 
 impl Default for Times {
     fn default() -> Times {
-        // Up to one day in µs; longer values count as one day.
+        // In µs, up to one day; longer values count as one day.
         Times(Mutex::new(Histogram::new_with_bounds(1, 86_400_000_000, 3).ok()))
     }
 }
@@ -71,7 +71,8 @@ impl Times {
         }
     }
 
-    /// Returns the duration that `share` of the values do not exceed; `None` without values.
+    /// Returns the duration that the fraction `share` of the values do not exceed; `None` without
+    /// values.
     pub(super) fn quantile(&self, share: f64) -> Option<Duration> {
         let histogram = self.0.lock();
         let histogram = histogram.as_ref().filter(|histogram| !histogram.is_empty())?;

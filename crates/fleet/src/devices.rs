@@ -1,8 +1,8 @@
-//! Devices that ask for slots. With `--queued` the answer is the device's oldest queued task, and
-//! the run ends when each task is completed or dead.
+//! Devices that ask for slots. With `--queued` they get their oldest queued task, and the run ends
+//! when every task is completed or dead.
 //!
-//! Each device knows when it was in flight. The maximum number in flight at once is compared with
-//! the capacity of the pool. [`queue`] checks the attempts of queued tasks.
+//! Each device knows when it was in flight. The maximum number that were in flight at the same time
+//! is compared with the capacity of the pool. [`queue`] checks the attempts of queued tasks.
 
 mod attempts;
 mod concurrency;
@@ -32,14 +32,14 @@ use super::{
 };
 use tollgate_telemetry::text::grouped;
 
-/// Maximum number of requests in flight of all devices, and of results, with a queue. A higher
+/// Maximum number of requests in flight, and of results, for all devices with a queue. A higher
 /// number would increase the latency but not the throughput.
 const QUEUED_IN_FLIGHT: usize = 64;
-/// First random stream that decides which attempts of a device fail.
+/// The first of the random streams that decide which attempts of a device fail.
 const FAILURES: u64 = 1 << 40;
 
-/// What the devices share. Leases count once. Answers count each, so a message that is sent twice
-/// counts twice.
+/// The shared state of the devices. A lease counts once, but every answer counts, so a message that
+/// is sent twice counts twice.
 #[derive(Debug, Default)]
 pub(super) struct Devices {
     kinds: Vec<Kind<DeviceManner>>,
@@ -52,18 +52,18 @@ pub(super) struct Devices {
     admitted: AtomicCounter,
     /// Leases with an answered report.
     reported: AtomicCounter,
-    /// Leases that ended without a result.
+    /// Leases that expired without a result.
     expired: AtomicCounter,
-    /// Tasks that waited for a slot when the fleet stopped. `waits` does not contain them, so its
-    /// values are too low then.
+    /// Tasks that were waiting for a slot when the fleet stopped. They are missing from `waits`,
+    /// whose values are therefore too low.
     unserved: AtomicCounter,
     /// Time from the first request to the admission of each task.
     waits: Times,
-    /// Requests without an answer. Each may have got a lease.
+    /// Requests without an answer, each of which may have been granted a lease.
     lost: AtomicCounter,
     admissions: NamedCounts,
     verdicts: NamedCounts,
-    /// Time that leases held slots, and number of completed tasks, when the fleet stopped.
+    /// How long leases had held slots, and how many tasks were completed, when the fleet stopped.
     stopped: OnceLock<(Duration, u64)>,
 }
 
@@ -92,7 +92,7 @@ impl Simulation for Devices {
         (options.device.devices, in_flight)
     }
 
-    /// Sets the capacity of the pool if the option is given, and reads it.
+    /// Sets the capacity of the pool if `--capacity` is set, and reads it.
     async fn open(world: &World) -> Result<Devices, Error> {
         let (options, pool) = (&world.options.device, pool(world, 0));
         let attempts = world.options.queued.then_some(world.options.queue.max_attempts);
@@ -152,7 +152,7 @@ impl Simulation for Devices {
 
     fn stops(&self) {
         let completed = || self.verdicts.get("COMPLETE_VERDICT_COMPLETED");
-        self.stopped.get_or_init(|| (self.concurrency.held(), completed()));
+        self.stopped.get_or_init(|| (self.concurrency.slot_time(), completed()));
     }
 
     fn level(&self, _: &World) -> Level {

@@ -2,13 +2,13 @@
 //! capacity planning and load.
 //!
 //! There are three kinds: [`devices`] ask for slots or run queued tasks, callers ([`rates`]) check
-//! their rate, and buyers take part in a flash [`sale`]. Each kind has its actors, its counters and
-//! its checks. All share the schedule, the counters of calls, the progress display and the report
-//! ([`run`]).
+//! their rate, and buyers take part in a flash [`sale`]. Each kind has its own actors, counters and
+//! checks. The schedule, the counters of calls, the progress display and the report are common to
+//! all ([`run`]).
 //!
-//! The actors check the server by their own observations. Their counts are lower bounds, so a
-//! violation proves a fault of the server. The result is wrong if an operator evicts tasks, resets
-//! keys or changes stock during the run, or if the server's clock is set forward.
+//! The actors check the server against their own observations. Their counts are lower bounds, so a
+//! violation proves that the server is at fault, unless an operator has evicted tasks, reset keys
+//! or changed stock during the run, or the server's clock was set forward.
 
 mod calls;
 mod counters;
@@ -74,7 +74,7 @@ async fn play<S: Simulation>(
     for _ in 0..actors.div_ceil(ACTORS_PER_CONNECTION).min(CONNECTIONS_MAX) {
         connections.push(connect(server, &options.access, "run the fleet").await?);
     }
-    // Random numbers of the operating system.
+    // Seeded by the operating system.
     let random = || RandomState::new().hash_one(0u8);
     let mut world = World {
         options: options.clone(),

@@ -21,7 +21,8 @@ use tollgate_core::{
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const DAY: Duration = Duration::from_secs(86_400);
-/// Maximum sum of shares. Floating-point sums such as 0.7 + 0.2 + 0.1 can slightly exceed 1.
+/// Maximum sum of fractions, because floating-point sums such as 0.7 + 0.2 + 0.1 can slightly
+/// exceed 1.
 const SHARES_MAX: f64 = 1.0 + 1e-9;
 /// Maximum number of devices or buyers.
 const ACTORS_MAX: u32 = 100_000;
@@ -39,8 +40,8 @@ Examples:
         --report-interval 1s --task-duration 300ms..1s --lease 2s \\
         --silent 10% --late 10% --duplicates 5% --crashes 5% --duration 15s
 
-  100 callers on a limit of 10 per second, each also makes 30 calls at once every
-  4 seconds:
+  100 callers on a limit of 10 per second, each of whom also makes 30 concurrent calls
+  every 4 seconds:
     tollgate fleet --rate --keys 100 --volley 30 --volley-every 4s --max 10
 
   A flash sale: 50 items, 10,000 buyers:
@@ -49,50 +50,51 @@ Examples:
   How many slots 200 devices need:
     tollgate fleet --devices 200 --sweep 20..100 --duration 20s
 
-  1,000 tasks, queued for 100 devices, until all are completed or dead:
+  1,000 tasks queued for 100 devices, until all are completed or dead:
     tollgate fleet --queued --capacity 20
 
-Each device reports once per interval. A device without a task then asks for its current
-one; after FULL it asks again at its next report or after retry_after, whichever is later.
-Each caller uses its own key, new in every run; with many unanswered calls it falls
-behind. The same seed gives the same behaviour. A sale uses its own sku and ends when all
-items are sold: a buyer that finds none left retries when a hold may have lapsed.
+Each device reports once per interval. A device without a task then asks for one; after FULL
+it asks again at its next report or after retry_after, whichever is later. Each caller uses
+its own key, which is new in every run; with many unanswered calls it falls behind. The same
+seed produces the same behaviour. A sale uses its own sku and ends when all items are sold:
+a buyer who finds none left retries when a hold may have lapsed.
 
-With --queued, the answer to a device's report is its oldest task. Silent devices report
-again after their lease has ended, so that their tasks are dispatched again until they are
-dead; half of the late results arrive after the task was dispatched again. The run ends
-when no task is left, or at --duration. Then the attempts that the devices have seen are
-compared with the server's lists and with the events of the pool.
+With --queued, a device that reports gets its oldest task. Silent devices report again after
+their lease has expired, so that their tasks are dispatched again until they are dead; half
+of the late results arrive after the task has been dispatched again. The run ends when no
+task is left, or after --duration. Then the attempts that the devices have seen are compared
+with the server's lists and with the events of the pool.
 
-With --sweep the fleet runs for --duration on each capacity, and prints a row for it: the
-share of slot time in use, completed tasks per second, and how long a device waits for a
-slot. Between runs it waits until the pool is empty. At the end the pool gets back its
-earlier capacity, as a run-time setting.
+With --sweep the fleet runs for --duration on each capacity and prints a row for it: the
+fraction of slot time in use, the completed tasks per second, and how long devices wait for a
+slot. Between runs it waits until the pool is empty. At the end it restores the capacity of
+the pool as a run-time setting.
 
-With --output json the report is one object, with --sweep one for each capacity; docs/commands.md has its keys.
+With --output json the report is one object, or with --sweep one for each capacity;
+docs/commands.md describes the keys.
 
 Exit status: 0 if the server kept the cap, the limit, the stock or the queue; 1 if more
-devices were in flight than the cap allows, more calls of a key were allowed in a window
-than the algorithm permits, more was sold than the stock or one item twice, or a queued
-task did not run as often as its attempts say, or is neither completed nor dead; 64 for a
-wrong command line; 69 if the server is unreachable.";
+devices were in flight than the cap allows, more calls for a key were allowed in a window
+than the algorithm permits, more was sold than the stock or an item twice, or a queued task
+did not run as often as its attempts say, or is neither completed nor dead; 64 if the
+command line is invalid; 69 if the server is unreachable.";
 
 /// Options of `tollgate fleet`.
 #[derive(Debug, Clone, Args)]
 pub struct FleetOptions {
-    /// Simulate callers that check their rate, instead of devices
+    /// Simulate callers that check their rate instead of devices
     #[arg(long, conflicts_with_all = ["sale", "queued"])]
     pub rate: bool,
 
-    /// Simulate a flash sale instead of devices: buyers that want the same few items
+    /// Simulate a flash sale instead of devices: buyers who all want the same few items
     #[arg(long, conflicts_with = "queued")]
     pub sale: bool,
 
-    /// Queue tasks for the devices, which run them; defaults that differ are in parentheses
+    /// Queue tasks, which the devices run; where this changes a default, it is in parentheses
     #[arg(long)]
     pub queued: bool,
 
-    /// The form of the report.
+    /// The format of the report.
     #[command(flatten)]
     pub output: OutputFlags,
 
@@ -105,13 +107,13 @@ pub struct FleetOptions {
     #[command(flatten)]
     pub access: AccessFlags,
 
-    /// Time during which new calls are made; running tasks are then finished (10m)
+    /// How long to start new work; running tasks are then finished (10m)
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     #[arg(value_parser = duration(MILLISECOND, 30 * DAY))]
     #[arg(default_value_if("queued", "true", "10m"))]
     pub duration: Duration,
 
-    /// Seed of the behaviour of devices, the durations of tasks and the times of calls [default:
+    /// Seed for the behaviour of actors, the durations of tasks and the times of calls [default:
     /// random]
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
@@ -138,7 +140,7 @@ pub struct FleetOptions {
 #[command(next_help_heading = "Devices (without --rate or --sale)")]
 #[group(conflicts_with_all = ["rate", "sale"])]
 pub struct DeviceOptions {
-    /// The pool to ask for slots
+    /// The pool that the devices ask for slots
     #[arg(long, value_name = "NAME", default_value = "fleet", value_parser = name)]
     pub pool: String,
 
@@ -146,8 +148,8 @@ pub struct DeviceOptions {
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = number(1..=ACTORS_MAX))]
     pub devices: u32,
 
-    /// Interval between two reports of a device; varied by a tenth, starts spread over one interval
-    /// (200ms)
+    /// Interval between two reports of a device, varied by up to a tenth; first reports are spread
+    /// over one interval (200ms)
     #[arg(long, value_name = "DURATION", default_value = "2s")]
     #[arg(value_parser = duration(10 * MILLISECOND, DAY))]
     #[arg(default_value_if("queued", "true", "200ms"))]
@@ -159,39 +161,39 @@ pub struct DeviceOptions {
     #[arg(default_value_if("queued", "true", "50ms..150ms"))]
     pub task_duration: TaskDuration,
 
-    /// Requested lease; a full pool refuses devices until a lease ends or a task is reported
-    /// (500ms)
+    /// Lease duration to request; a full pool refuses devices until a lease ends or a result is
+    /// reported (500ms)
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     #[arg(value_parser = duration(LEASE_MIN.duration(), LEASE_MAX.duration()))]
     #[arg(default_value_if("queued", "true", "500ms"))]
     pub lease: Duration,
 
-    /// Set the capacity of the pool before the start [default: unchanged]
+    /// Set the capacity of the pool before the run [default: unchanged]
     #[arg(long, value_name = "SLOTS", value_parser = number(0..=CAPACITY_MAX))]
     pub capacity: Option<u32>,
 
-    /// Run once for each of several capacities and compare them: `20..100` for five of them, or
+    /// Run once for each of several capacities and compare them: `20..100` for five runs, or
     /// `20..100/9` for nine
     #[arg(long, value_name = "FROM..TO", conflicts_with_all = ["capacity", "queued"])]
     pub sweep: Option<Capacities>,
 
-    /// Share of devices that take a task and never report: 0..1 or `10%` (5%)
-    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
+    /// Fraction of devices that take a task and never report: 0..1 or `10%` (5%)
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = parse_share)]
     #[arg(default_value_if("queued", "true", "5%"))]
     pub silent: f64,
 
-    /// Share of devices that report only after the end of the lease (5%)
-    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
+    /// Fraction of devices that report only after their lease has expired (5%)
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = parse_share)]
     #[arg(default_value_if("queued", "true", "5%"))]
     pub late: f64,
 
-    /// Share of devices that crash during a task, restart and run it again (5%)
-    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
+    /// Fraction of devices that crash during a task, restart and run it again (5%)
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = parse_share)]
     #[arg(default_value_if("queued", "true", "5%"))]
     pub crashes: f64,
 
-    /// Share of devices, of any kind, that send every message twice (5%)
-    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
+    /// Fraction of devices of any kind that send every message twice (5%)
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = parse_share)]
     #[arg(default_value_if("queued", "true", "5%"))]
     pub duplicates: f64,
 }
@@ -205,15 +207,15 @@ pub struct QueueOptions {
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = number(1..=ITEMS_MAX))]
     pub tasks: u32,
 
-    /// Share of attempts that fail
-    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = share)]
+    /// Fraction of attempts that fail
+    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = parse_share)]
     pub fail: f64,
 
-    /// Maximum number of attempts before a task is dead
+    /// Number of attempts after which a task is dead
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = number(1..=ATTEMPTS_MAX))]
     pub max_attempts: u32,
 
-    /// Size of each task's payload, in bytes
+    /// Size of the payload of each task, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 64)]
     #[arg(value_parser = number(0..=PAYLOAD_BYTES_MAX as u32))]
     pub payload: u32,
@@ -228,7 +230,7 @@ pub struct SaleOptions {
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = number(1..=ITEMS_MAX))]
     pub items: u32,
 
-    /// Number of buyers; each wants one item
+    /// Number of buyers, each of whom wants one item
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = number(1..=ACTORS_MAX))]
     pub buyers: u32,
 
@@ -237,30 +239,30 @@ pub struct SaleOptions {
     #[arg(value_parser = duration(MILLISECOND, DAY))]
     pub rush: Duration,
 
-    /// Duration of a hold; paying buyers pay within half of it
+    /// Duration of a hold; buyers who pay do so within half of it
     #[arg(long, value_name = "DURATION", default_value = "2s")]
     #[arg(value_parser = duration(HOLD_MIN.duration(), DAY))]
     pub hold: Duration,
 
-    /// Share of buyers that never pay, so that their hold lapses: 0..1 or `10%`
-    #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = share)]
+    /// Fraction of buyers who never pay, so that their hold lapses: 0..1 or `10%`
+    #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = parse_share)]
     pub never_pay: f64,
 
-    /// Share of buyers that pay after their hold has lapsed
-    #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = share)]
+    /// Fraction of buyers who pay after their hold has lapsed
+    #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = parse_share)]
     pub pay_late: f64,
 
-    /// Share of buyers that cancel
-    #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = share)]
+    /// Fraction of buyers who cancel
+    #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = parse_share)]
     pub cancel: f64,
 
-    /// Share of buyers, of any kind, that make every call twice at once
-    #[arg(long, value_name = "SHARE", default_value = "20%", value_parser = share)]
+    /// Fraction of buyers of any kind who make every call twice, concurrently
+    #[arg(long, value_name = "SHARE", default_value = "20%", value_parser = parse_share)]
     pub repeat: f64,
 }
 
 impl FleetOptions {
-    /// Checks rules that concern several flags at once.
+    /// Checks rules that involve several flags.
     pub fn check(&self) -> Result<(), String> {
         let (device, sale) = (&self.device, &self.sale_options);
         for (flags, shares) in [
@@ -279,8 +281,8 @@ impl FleetOptions {
     }
 }
 
-/// Parses a share of actors: 0 to 1, or `10%`.
-fn share(text: &str) -> Result<f64, String> {
+/// Parses a fraction of actors: 0 to 1, or `10%`.
+fn parse_share(text: &str) -> Result<f64, String> {
     let (digits, whole) = match text.strip_suffix('%') {
         Some(percent) => (percent, 100.0),
         None => (text, 1.0),
@@ -288,7 +290,7 @@ fn share(text: &str) -> Result<f64, String> {
     let share = digits.trim().parse::<f64>().ok().map(|number| number / whole);
     share
         .filter(|share| (0.0..=1.0).contains(share))
-        .ok_or_else(|| "expected a share, 0 to 1 or 0% to 100%".to_owned())
+        .ok_or_else(|| "expected a fraction, 0 to 1 or 0% to 100%".to_owned())
 }
 
 #[cfg(test)]

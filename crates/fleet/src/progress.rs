@@ -19,13 +19,13 @@ const TEMPLATE: &str = "{prefix} {bar:30} {human_pos}/{human_len}\n{msg}";
 pub(super) struct RunProgress {
     /// `None` if standard error is not a terminal.
     bar: Option<ProgressBar>,
-    /// Time during which new work is started.
+    /// How long new work is started.
     total: Duration,
-    /// Course and value of the bar at the last update, from which rates are computed.
+    /// Course and value of the bar at the last update, for computing rates.
     shown: (Course, u64),
 }
 
-/// How far a run is.
+/// How far a run has progressed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Course {
     /// Time since the start.
@@ -37,11 +37,11 @@ pub(super) struct Course {
 /// The counters of a run that are shown.
 #[derive(Debug, Clone)]
 pub(super) struct Level {
-    /// Name of the value of the bar.
+    /// What the value of the bar counts.
     pub(super) name: &'static str,
     /// Value of the bar.
     pub(super) value: u64,
-    /// Whether the bar shows the growth of the value per second.
+    /// Whether the bar shows the increase of the value per second.
     pub(super) per_second: bool,
     /// Maximum of the bar.
     pub(super) cap: u64,
@@ -65,13 +65,14 @@ impl RunProgress {
         if self.bar.is_some() { BAR_PERIOD } else { LINE_PERIOD }
     }
 
-    /// Shows the state of a run. `finishing` is the number of actors that still finish their work.
+    /// Shows the state of a run. `finishing` is the number of actors that are still finishing their
+    /// work.
     pub(super) fn show(&mut self, now: &Level, course: Course, finishing: Option<usize>) {
         let (value, rest) = self.texts(now, course, finishing);
         let name = format!("{} of {}  {}", seconds(course.elapsed), seconds(self.total), now.name);
         self.shown = (course, now.value);
         let Some(bar) = &self.bar else {
-            // Ignored: standard error may be closed.
+            // Failures are ignored, because standard error may be closed.
             let (value, cap) = (grouped(value), grouped(now.cap));
             let _ = writeln!(stderr(), "{name} {value}/{cap}  {rest}");
             return;
@@ -80,7 +81,8 @@ impl RunProgress {
         bar.set_message(rest);
         bar.set_length(now.cap);
         bar.set_position(value);
-        // The setters limit the rate of redraws and may skip the last one.
+        // Redrawn explicitly, because the setters limit the rate of redraws and may skip the last
+        // one.
         bar.force_draw();
     }
 
@@ -91,7 +93,7 @@ impl RunProgress {
         }
     }
 
-    /// Returns the value of the bar, and the text beside it.
+    /// Returns the value of the bar and the text next to it.
     fn texts(&self, now: &Level, course: Course, finishing: Option<usize>) -> (u64, String) {
         let (before, value_before) = self.shown;
         let seconds = course.elapsed.saturating_sub(before.elapsed).as_secs_f64();

@@ -1,11 +1,11 @@
-//! Seeded random numbers: the same seed gives the same numbers on every machine.
+//! Seeded random numbers, which are the same on every machine.
 
 use rand_chacha::{
     ChaCha8Rng,
     rand_core::{RngCore, SeedableRng},
 };
 
-/// Behaviour of an actor.
+/// How an actor behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kind<M> {
     /// What it does with a task or an item.
@@ -19,33 +19,32 @@ pub(super) struct Kind<M> {
 pub(super) struct Random(ChaCha8Rng);
 
 impl Random {
-    /// Creates a stream. Streams of one seed are independent, however many numbers are taken from
-    /// each.
+    /// Creates a stream. Streams with the same seed are independent of each other.
     pub(super) fn new(seed: u64, stream: u64) -> Random {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(stream);
         Random(random)
     }
 
-    /// Uniform in [0, 1).
+    /// Draws a number that is uniform in [0, 1).
     pub(super) fn fraction(&mut self) -> f64 {
-        // The 53 bits that a double holds exactly.
+        // A double represents 53 bits exactly.
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Exponential with mean 1.
+    /// Draws a number that is exponentially distributed with mean 1.
     pub(super) fn exponential(&mut self) -> f64 {
         -(1.0 - self.fraction()).ln()
     }
 
-    /// Normal with mean 0 and deviation 1 (Box and Muller).
+    /// Draws a number that is normally distributed with mean 0 and deviation 1 (Box and Muller).
     pub(super) fn normal(&mut self) -> f64 {
         let radius = (2.0 * self.exponential()).sqrt();
         radius * (std::f64::consts::TAU * self.fraction()).cos()
     }
 
-    /// Gives each of `count` actors a manner, `rest` to those without a share. A share of all kinds
-    /// makes each call `twice`.
+    /// Assigns a manner to each of `count` actors, which is `rest` for those outside `shares`. The
+    /// fraction `twice` of them, whatever their manner, makes each call twice.
     pub(super) fn kinds<M: Copy>(
         &mut self,
         count: u32,
@@ -58,13 +57,13 @@ impl Random {
         manners.into_iter().zip(twice).map(|(manner, twice)| Kind { manner, twice }).collect()
     }
 
-    /// Gives each of `count` actors a behaviour, in random order. Shares are exact: 10 % of 2,000
-    /// are 200 actors. The others get `rest`.
+    /// Assigns a value to each of `count` actors in random order, which is `rest` for those outside
+    /// `shares`. Fractions are exact: 10 % of 2,000 are 200 actors.
     fn deal<T: Copy>(&mut self, count: u32, shares: &[(T, f64)], rest: T) -> Vec<T> {
         let count = count as usize;
         let (mut dealt, mut sum) = (Vec::with_capacity(count), 0.0);
         for (behaviour, share) in shares {
-            // Shares are summed before rounding, so that shares of 100 % give exactly all actors.
+            // Fractions are summed before rounding, so that 100 % are exactly all actors.
             sum += share;
             let up_to = ((sum * count as f64).round() as usize).min(count);
             dealt.resize(up_to, *behaviour);

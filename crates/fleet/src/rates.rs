@@ -1,7 +1,7 @@
-//! Callers: one per key, each checks its rate again and again.
+//! Callers, one per key, each of which checks its rate repeatedly.
 //!
 //! Each caller knows when its allowed calls were sent and answered. The maximum number that
-//! certainly fell into one window is compared with the maximum that the algorithm permits.
+//! certainly fell into one window is compared with what the algorithm permits.
 
 mod caller;
 mod chart;
@@ -26,12 +26,12 @@ use super::{
 use tollgate_cli::flags::RuleFlags;
 use tollgate_telemetry::text::grouped;
 
-/// What the callers share.
+/// The shared state of the callers.
 #[derive(Debug)]
 pub(super) struct RateCallers {
     against: Against,
     verdicts: NamedCounts,
-    /// Answers that ask for a notice, with any verdict.
+    /// Answers with any verdict that ask for a notice.
     notices: AtomicCounter,
     /// Times of allowed calls.
     timeline: Timeline,
@@ -41,7 +41,7 @@ pub(super) struct RateCallers {
 
 impl Simulation for RateCallers {
     fn actors(options: &FleetOptions) -> (u32, usize) {
-        // Each caller has its own maximum.
+        // Calls are limited per caller instead.
         (options.callers.keys, Semaphore::MAX_PERMITS)
     }
 
@@ -53,7 +53,7 @@ impl Simulation for RateCallers {
             message,
             ..Error::default()
         })?;
-        // A first call reports a permanent error at once, instead of in each call.
+        // A first call reports a permanent error immediately, instead of every call failing.
         world.connection(0).check("fleet", &against, 0).await?;
         Ok(RateCallers {
             against,
@@ -137,7 +137,7 @@ impl Simulation for RateCallers {
     }
 }
 
-/// Describes the warn and ban levels of a rule.
+/// Describes the warning and ban levels of a rule.
 fn levels(rule: &RuleFlags) -> String {
     let level = |name: &str, above: Option<u32>| {
         above.map(|above| format!(", {name} above {}", grouped(above.into()))).unwrap_or_default()

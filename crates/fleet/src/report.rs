@@ -1,4 +1,4 @@
-//! The report of a run: counted rows, then sentences, then the verdict.
+//! The report of a run: counts, then sentences, then the verdict.
 
 use std::{fmt, time::Duration};
 
@@ -17,7 +17,7 @@ pub struct Report {
     text: String,
     /// The rows, times and results, for `--output json`.
     values: Map<String, Value>,
-    /// Keys of the last row and of the rows that it is a part of.
+    /// The keys of the last row and of the rows that contain it.
     path: Vec<String>,
     /// Lines before the verdict.
     notes: Vec<String>,
@@ -27,23 +27,24 @@ pub struct Report {
 }
 
 impl Report {
-    /// Creates an empty report. `interrupted` says whether a signal ended the run early.
+    /// Creates an empty report. `interrupted` means that a signal has ended the run early.
     pub(super) fn new(interrupted: bool) -> Report {
         Report { interrupted, ..Report::default() }
     }
 
-    /// The exit code: 0 if the server kept its contract, otherwise 1.
+    /// Returns the exit code: 0 if the server has kept its contract, otherwise 1.
     pub fn exit_status(&self) -> u8 {
         if self.violations.is_empty() { 0 } else { 1 }
     }
 
-    /// Adds a row. Parts of the last whole are indented by two spaces.
+    /// Adds a row. A name indented by two spaces makes it a part of the last row that is not
+    /// indented.
     pub(super) fn row(&mut self, name: &str, number: u64) {
         self.line(&format!("{name:<24}{:>12}", grouped(number)));
         self.put(name, json!(number));
     }
 
-    /// Adds a row for each actor or task, and one for each of its parts.
+    /// Adds a row for a total, and one for each of its parts.
     pub(super) fn rows(&mut self, name: &str, number: u64, parts: &[(&str, u64)]) {
         self.row(name, number);
         parts.iter().for_each(|(name, number)| self.row(&format!("  {name}"), *number));
@@ -83,7 +84,7 @@ impl Report {
         }
     }
 
-    /// Adds the calls. `per_second` is the rate while new work was started.
+    /// Adds the calls. `per_second` is the rate while new work was being started.
     pub(super) fn calls(&mut self, calls: &Calls, per_second: f64) {
         let failed = calls.failed.all();
         let parts = [("per second", per_second.round() as u64), ("failed", failed.values().sum())];
@@ -108,7 +109,7 @@ impl Report {
         self.values.insert(key.to_owned(), value);
     }
 
-    /// Adds a row to the values. Its key is its name in lowerCamelCase. A row with parts becomes an
+    /// Adds a row to the values under its name in lowerCamelCase. A row with parts becomes an
     /// object with its number as `count`.
     fn put(&mut self, name: &str, value: Value) {
         let words = name.trim_start();
@@ -139,7 +140,7 @@ impl Report {
     }
 
     /// Adds a line before the verdict.
-    pub(super) fn note(&mut self, text: String) {
+    pub(super) fn add_note(&mut self, text: String) {
         self.notes.push(text);
     }
 
@@ -168,7 +169,7 @@ impl Report {
     }
 }
 
-/// Returns a name in lowerCamelCase; the name of a gRPC code stays.
+/// Returns a name in lowerCamelCase; names of gRPC codes stay unchanged.
 fn camel(name: &str) -> String {
     if !name.contains(|char: char| char.is_ascii_lowercase()) {
         return name.to_owned();

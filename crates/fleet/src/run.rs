@@ -22,7 +22,7 @@ use super::{
 };
 use tollgate_cli::signals::Signals;
 
-/// What all actors of a run share.
+/// The shared state of all actors in a run.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) options: FleetOptions,
@@ -30,8 +30,8 @@ pub(super) struct World {
     /// At least one.
     pub(super) connections: Vec<Connection>,
     pub(super) calls: Calls,
-    /// Random text that makes the names of the run unique: the server still stores the tasks,
-    /// counts and sales of the last run.
+    /// Random text that makes the names of this run unique, because the server still stores the
+    /// tasks, counts and sales of earlier runs.
     pub(super) run: String,
     /// The instant at which the actors start.
     pub(super) start: Instant,
@@ -39,7 +39,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// Returns a stream of the run's seed.
+    /// Returns a random stream with the seed of the run.
     pub(super) fn random(&self, stream: u64) -> Random {
         Random::new(self.seed, stream)
     }
@@ -50,12 +50,12 @@ impl World {
     }
 }
 
-/// A kind of fleet: its actors, its counters and its checks.
+/// A kind of fleet, with its actors, counters and checks.
 pub(super) trait Simulation: Sized {
-    /// Returns the number of actors, and the maximum number of requests in flight and of results.
+    /// Returns the number of actors, and the maximum number of requests, and of results, in flight.
     fn actors(options: &FleetOptions) -> (u32, usize);
 
-    /// Prepares the server. Fails with errors that every call would have.
+    /// Prepares the server. Fails with an error that every call would have.
     async fn open(world: &World) -> Result<Self, Error>;
 
     /// Describes the run.
@@ -64,26 +64,25 @@ pub(super) trait Simulation: Sized {
     /// Starts the actors.
     fn start(self: &Arc<Self>, world: &Arc<World>) -> JoinSet<()>;
 
-    /// Called when no new work is started any more, at least once.
+    /// Called at least once when no more new work is started.
     fn stops(&self) {}
 
     /// Returns the counters to show.
     fn level(&self, world: &World) -> Level;
 
-    /// Adds the counted rows.
+    /// Adds the rows with counts.
     fn count(&self, world: &World, report: &mut Report);
 
-    /// Adds lines between the calls and the title. `working` is the time during which new
-    /// work was started.
+    /// Adds lines between the calls and the title. `working` is how long new work was started.
     fn chart(&self, _world: &World, _working: Duration, _report: &mut Report) {}
 
-    /// Checks the contract. Returns the measured values as a sentence, and the verdict without a
-    /// violation.
+    /// Checks the contract. Returns the measured values as a sentence, and the verdict if there is
+    /// no violation.
     async fn check(&self, world: &World, report: &mut Report) -> (String, String);
 }
 
-/// Runs until the duration has passed, all actors have ended, or a signal arrives; then lets the
-/// actors finish their work. A second signal aborts the calls in flight.
+/// Runs until the duration has passed, all actors have ended, or a signal arrives, and then lets
+/// the actors finish their work. A second signal aborts the calls in flight.
 pub(super) async fn play<S: Simulation>(
     world: World,
     simulation: S,
@@ -94,7 +93,7 @@ pub(super) async fn play<S: Simulation>(
     let mut actors = simulation.start(&world);
     let mut progress = RunProgress::new(world.options.duration);
     let mut ticks = interval(progress.period());
-    // The first tick is after one period, because there is nothing to show before.
+    // The first tick is after one period, because there is nothing to show earlier.
     ticks.reset();
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let (mut working, mut interrupted) = (None, false);

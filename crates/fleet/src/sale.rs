@@ -1,7 +1,7 @@
 //! A flash sale: many buyers, few items.
 //!
-//! Each buyer knows the answers about its order. Their total is compared with the items on sale and
-//! with the stock at the end.
+//! Each buyer knows what became of its order. The total is compared with the items on sale and with
+//! the stock at the end.
 
 mod buyer;
 
@@ -25,12 +25,12 @@ use super::{
 use tollgate_core::time::monotonic;
 use tollgate_telemetry::text::{grouped, length};
 
-/// Maximum number of reservations in flight of all buyers, and of payments and cancellations. It
-/// bounds the memory of a run and keeps below the limits of a server.
+/// Maximum number of reservations in flight for all buyers, and of payments and cancellations. It
+/// bounds the memory of a run and stays below the limits of a server.
 const IN_FLIGHT_MAX: usize = 500;
 
-/// What the buyers share. Answers count each, so a call that is made twice counts twice; buyers
-/// count once.
+/// The shared state of the buyers. Every answer counts, so a call that is made twice counts twice,
+/// but a buyer counts once.
 #[derive(Debug, Default)]
 pub(super) struct Sale {
     kinds: Vec<Kind<BuyerManner>>,
@@ -42,23 +42,23 @@ pub(super) struct Sale {
     cancellations: NamedCounts,
     /// Buyers whose order is confirmed.
     bought: AtomicCounter,
-    /// Buyers that paid and got no answer.
+    /// Buyers who paid but got no answer.
     unsure: AtomicCounter,
     /// Orders that two concurrent calls both reserved or both confirmed.
     doubled: AtomicCounter,
     /// Answers whose stock does not add up to the items on sale.
     astray: AtomicCounter,
-    /// Time at which the last item was sold.
+    /// When the last item was sold.
     sold_out: OnceLock<Instant>,
 }
 
 impl Sale {
-    /// Whether a stock adds up to the items on sale: only the sale changes it.
+    /// Whether a stock adds up to the items on sale, since only the sale changes it.
     fn adds_up(&self, stock: &Stock) -> bool {
         stock.on_hand + stock.sold == self.items
     }
 
-    /// Checks the stock of an answer.
+    /// Checks the stock in an answer.
     fn stock(&self, stock: &Stock) {
         if !self.adds_up(stock) {
             self.astray.add();
@@ -165,7 +165,7 @@ impl Simulation for Sale {
     async fn check(&self, world: &World, report: &mut Report) -> (String, String) {
         let stock = world.connection(0).get_stock(&self.sku).await;
         self.compare(stock.ok().map(|(stock, _)| stock), report);
-        report.note(match self.sold_out.get() {
+        report.add_note(match self.sold_out.get() {
             Some(at) => {
                 format!("Sold out after {}", length(at.saturating_duration_since(world.start)))
             }

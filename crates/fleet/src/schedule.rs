@@ -1,5 +1,4 @@
-//! When each actor acts. The times depend on the seed only; answers of the server do not influence
-//! them.
+//! When each actor acts, which depends only on the seed and not on the server's answers.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +6,8 @@ use tokio::{sync::watch, time::sleep_until};
 
 use super::random::Random;
 
-/// Maximum delay of a report, as a share of the interval. A report is never early, because its due
-/// time would then still be in the future and be used twice.
+/// Maximum delay of a report, as a fraction of the interval. A report is never early, because its
+/// due time would then be in the future and be used twice.
 const JITTER: f64 = 0.1;
 
 /// The end of a run, which its actors wait for.
@@ -16,7 +15,7 @@ const JITTER: f64 = 0.1;
 pub(super) struct Stop(watch::Sender<bool>);
 
 impl Stop {
-    /// Waits until an instant; false as soon as no new work is to be started.
+    /// Waits until an instant. Returns false as soon as no new work is to be started.
     pub(super) async fn pause(&self, until: Instant) -> bool {
         let mut stopped = self.0.subscribe();
         tokio::select! {
@@ -54,7 +53,7 @@ impl Periodic {
     }
 
     /// Returns the next time after `now`. Times stay on a grid, so that each actor keeps its phase
-    /// and the fleet stays spread.
+    /// and the load stays evenly spread.
     pub(super) fn after(&mut self, now: Instant) -> Instant {
         let passed = now.saturating_duration_since(self.first);
         let periods = passed.as_secs_f64() / self.interval.as_secs_f64();
@@ -63,7 +62,7 @@ impl Periodic {
     }
 }
 
-/// Single calls at random instants, and volleys of several calls at once.
+/// Single calls at random times, and volleys of several concurrent calls.
 #[derive(Debug)]
 pub(super) struct Arrivals {
     random: Random,
@@ -76,9 +75,9 @@ struct CallSource {
     next: Instant,
     /// Mean interval.
     interval: Duration,
-    /// Whether the interval is constant; otherwise the calls are a Poisson process.
+    /// Whether the interval is constant; otherwise the calls form a Poisson process.
     is_periodic: bool,
-    /// Number of calls at once.
+    /// Number of concurrent calls.
     size: u32,
 }
 
@@ -116,7 +115,7 @@ impl Arrivals {
         Some((due, source.size))
     }
 
-    /// Postpones all calls that are due before an instant to that instant.
+    /// Postpones all calls that are due earlier to this instant.
     pub(super) fn postpone(&mut self, until: Instant) {
         for source in &mut self.sources {
             source.next = until.max(source.next);

@@ -1,4 +1,4 @@
-//! `--sweep`: runs of the same fleet on pools of different capacities, for planning.
+//! `--sweep`: runs the same fleet on different capacities of a pool, for planning.
 
 use std::{
     process::ExitCode,
@@ -21,9 +21,9 @@ use tollgate_core::time::monotonic;
 use tollgate_telemetry::text::{grouped, length};
 
 const WHAT: &str = "sweep over capacities";
-/// Pause between two looks at the pool.
+/// Pause before the pool is checked again.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Time beyond the longest lease in which a pool must become empty.
+/// How long after the longest lease the pool must be empty.
 const EMPTY: Duration = Duration::from_secs(10);
 
 const COLUMNS: [Column; 6] = [
@@ -35,8 +35,8 @@ const COLUMNS: [Column; 6] = [
     Column::Number("FULL"),
 ];
 
-/// Runs the fleet on each capacity and prints a row for it. Ends early with a signal, or with exit
-/// code 1 if the server did not keep its contract.
+/// Runs the fleet on each capacity and prints a row for it. Ends early on a signal, or with exit
+/// code 1 if the server has violated its contract.
 pub async fn sweep(options: &FleetOptions) -> Result<ExitCode, ClientError> {
     let device = &options.device;
     let connection = connect(&options.server, &options.access, WHAT).await?;
@@ -47,7 +47,7 @@ pub async fn sweep(options: &FleetOptions) -> Result<ExitCode, ClientError> {
     for capacity in device.sweep.iter().flat_map(|capacities| capacities.all()) {
         let until = monotonic() + device.lease + EMPTY;
         if !empty(&pool, until).await.map_err(fail)? {
-            let todo = "name a pool with --pool that nobody else uses";
+            let todo = "choose a pool that nobody else uses with --pool";
             return Err(ClientError(format!("cannot {WHAT}: `{}` is in use; {todo}", pool.name())));
         }
         let mut run = options.clone();
@@ -72,7 +72,7 @@ pub async fn sweep(options: &FleetOptions) -> Result<ExitCode, ClientError> {
     Ok(ExitCode::from(status))
 }
 
-/// Waits until no lease runs. Returns false if that takes too long.
+/// Waits until there are no leases. Returns false if that takes too long.
 async fn empty(pool: &Pool, until: Instant) -> Result<bool, Error> {
     while pool.usage().await?.in_use > 0 {
         if monotonic() > until {
@@ -83,7 +83,7 @@ async fn empty(pool: &Pool, until: Instant) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// The values of a run that depend on the capacity.
+/// Collects the values of a run that depend on the capacity.
 fn values(capacity: u32, report: &Report) -> Value {
     let report = report.json();
     let at = |pointer: &str| report.pointer(pointer).cloned().unwrap_or_default();

@@ -18,7 +18,7 @@ pub enum TaskDuration {
     Fixed(Duration),
     /// Uniform between two values.
     Uniform(Duration, Duration),
-    /// Exponential with this mean: many short, few long tasks.
+    /// Exponential with this mean: many short tasks and a few long ones.
     Exponential(Duration),
     /// Normal with this mean and deviation.
     Normal(Duration, Duration),
@@ -75,7 +75,10 @@ fn positive(text: &str) -> Result<Duration, String> {
 
 fn bounded(text: &str) -> Result<Duration, String> {
     let duration = parse_duration(text.trim()).map_err(|_| {
-        format!("`{text}` is no duration; expected `3s`, `2s..5s`, `exp:3s` or `normal:3s,500ms`")
+        format!(
+            "`{text}` is not a duration; expected `3s`, `2s..5s`, `exp:3s` or \
+            `normal:3s,500ms`"
+        )
     })?;
     if duration > TASK_MAX { Err(format!("`{text}` is above 24h")) } else { Ok(duration) }
 }
@@ -101,16 +104,16 @@ mod tests {
     #[test]
     fn bad_forms_say_what_is_wrong() {
         for (text, why) in [
-            ("", "no duration"),
-            ("3", "no duration"),
-            ("-3s", "no duration"),
+            ("", "not a duration"),
+            ("3", "not a duration"),
+            ("-3s", "not a duration"),
             ("0s", "below 1ms"),
-            ("exp:", "no duration"),
+            ("exp:", "not a duration"),
             ("exp:0s", "below 1ms"),
-            ("gamma:3s", "no duration"),
+            ("gamma:3s", "not a duration"),
             ("normal:3s", "mean and deviation"),
             ("5s..2s", "range is empty"),
-            ("2s..", "no duration"),
+            ("2s..", "not a duration"),
             ("25h", "above 24h"),
         ] {
             let error = text.parse::<TaskDuration>().expect_err(text);

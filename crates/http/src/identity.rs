@@ -1,4 +1,4 @@
-//! The names of a caller, as its client certificate states them.
+//! The names of a caller in its client certificate.
 
 /// The names in a verified client certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use hyper::{
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The top-level domains that are reserved for local use: no site can have a name in them.
+/// The top-level domains that are reserved for local use, so no web site can have a name in them.
 const PRIVATE_DOMAINS: [&str; 3] = ["localhost", "local", "internal"];
 
 /// Whether the request names this machine by a loopback name or address.
@@ -20,8 +20,8 @@ pub fn is_loopback_host(headers: &HeaderMap) -> bool {
         || address(name).is_some_and(|address| address.is_loopback())
 }
 
-/// Whether `Host` is a name that no other site can have: an address, a name without a dot, or a
-/// name in a reserved domain, such as a service of Kubernetes. Programs may omit it; browsers never
+/// Whether `Host` is a name that no other web site can have: an address, a name without a dot, or a
+/// name in a reserved domain, such as a Kubernetes service. Programs may omit it; browsers never
 /// do.
 pub fn is_private_host(headers: &HeaderMap) -> bool {
     if !headers.contains_key(HOST) {
@@ -48,7 +48,7 @@ fn address(name: &str) -> Option<IpAddr> {
     name.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
-/// Whether a page of this console sent the form: browsers send `Origin` or `Sec-Fetch-Site`.
+/// Whether a page of this console sent the form. Browsers send `Origin` or `Sec-Fetch-Site`.
 pub fn is_same_origin(headers: &HeaderMap) -> bool {
     if !headers.contains_key(ORIGIN) {
         return one(headers, &FETCH_SITE) == Some("same-origin");
@@ -65,7 +65,7 @@ pub fn is_foreign(headers: &HeaderMap) -> bool {
     headers.contains_key(ORIGIN) && !is_same_origin(headers)
 }
 
-/// The value of a header that is sent once.
+/// Returns the value of a header that occurs exactly once.
 fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {

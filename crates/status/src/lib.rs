@@ -1,7 +1,7 @@
 //! Status and metrics of a server, for its operators.
 //!
-//! This crate collects the contents and builds the answers; the admin listener of the server sends
-//! them, GetStatus returns the same [`status::Status`], and the console shows it.
+//! This crate collects the contents and builds the responses, which the admin listener of the
+//! server sends. GetStatus returns the same [`status::Status`], and the console shows it.
 
 pub mod guard;
 pub mod metrics;

@@ -1,8 +1,8 @@
-//! The page of metrics: sums the cells of all threads, and reads gauges.
+//! The metrics page: sums the cells of all threads, and reads gauges.
 //!
-//! Names follow the conventions of Prometheus; metrics of calls have the names of other gRPC servers.
-//! Callers choose no value of a label, except the names of pools that match `[metrics] pools` and of
-//! namespaces whose limits refused their calls.
+//! Names follow the conventions of Prometheus; metrics of calls are named as in other gRPC servers.
+//! Callers cannot choose the values of labels, except for the names of pools that match `[metrics]
+//! pools` and of namespaces whose limits have rejected their calls.
 
 mod exemplars;
 mod page;
@@ -67,7 +67,8 @@ impl Scrape<'_> {
                 traced => exemplars::add(&text, t::CALL_SECONDS.name, traced),
             })
         };
-        // The text can take milliseconds, and this thread accepts connections.
+        // Yields, because building the text can take milliseconds and this thread accepts
+        // connections.
         spawn_blocking(text).await.unwrap_or(Err(fmt::Error))
     }
 
@@ -119,7 +120,7 @@ impl Scrape<'_> {
             page.gauge(t::MEMORY_MAX_BYTES, most as f64);
         }
         page.gauge(t::CONNECTIONS, self.connections as f64);
-        // Reading the folder opens one more.
+        // Reading the folder itself opens one more.
         if let Ok(open) = std::fs::read_dir("/proc/self/fd") {
             page.gauge(t::OPEN_FILES, open.count().saturating_sub(1) as f64);
         }
@@ -137,7 +138,7 @@ fn one(label: &'static str) -> Labels {
     vec![label.into()]
 }
 
-/// Calls, by RPC. An RPC without calls has only the counter of started calls.
+/// Adds the calls by RPC. An RPC without calls has only the counter of started calls.
 fn calls(page: &mut MetricsPage, totals: &CellTotals, rpcs: &[RpcLabels]) {
     let labels = |rpc: &RpcLabels| -> Labels {
         vec![rpc.kind.into(), rpc.service.into(), rpc.method.into()]
@@ -166,7 +167,7 @@ fn calls(page: &mut MetricsPage, totals: &CellTotals, rpcs: &[RpcLabels]) {
     page.add(t::CALL_SECONDS, seconds);
 }
 
-/// Decisions, by outcome, with zeros.
+/// Adds the decisions by outcome, including zeros.
 fn decisions(page: &mut MetricsPage, totals: &CellTotals, verbs: &[CountedVerb]) {
     let (mut rows, mut late) = (Vec::new(), 0);
     for verb in verbs {
@@ -191,7 +192,7 @@ fn decisions(page: &mut MetricsPage, totals: &CellTotals, verbs: &[CountedVerb])
     page.count(t::LATE_RESULTS, late);
 }
 
-/// Hits of the rules of Envoy's service.
+/// Adds the hits of the rules for Envoy's service.
 fn envoy_rules(page: &mut MetricsPage) {
     let rules = envoy::series().into_iter().flat_map(|(domain, rule, counters)| {
         counters.values().map(|(result, count)| {
@@ -203,7 +204,7 @@ fn envoy_rules(page: &mut MetricsPage) {
     page.count(t::ENVOY_UNKNOWN_DOMAINS, envoy::NOT_FOUND.load(Ordering::Relaxed));
 }
 
-/// The configuration in use.
+/// Adds the configuration in use.
 fn configured(page: &mut MetricsPage) {
     let configuration = configuration::current();
     let is_success = configuration.failure.is_none();

@@ -1,4 +1,4 @@
-//! HTTP answers, with the headers that keep other sites out.
+//! HTTP responses with the headers that keep other web sites out.
 
 use std::convert::Infallible;
 
@@ -12,7 +12,7 @@ use hyper::{
     },
 };
 
-/// The body of an answer.
+/// The body of a response.
 pub type PageBody = UnsyncBoxBody<Bytes, Infallible>;
 
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
@@ -22,7 +22,7 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 );
 const OPENER: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 
-/// Sends the browser to a page of this console.
+/// Redirects the browser to a page of this console.
 pub fn redirect(target: &str, cookie: Option<HeaderValue>) -> Response<PageBody> {
     let mut response = full(StatusCode::SEE_OTHER, TEXT, String::new());
     let target = HeaderValue::try_from(target).unwrap_or(HeaderValue::from_static("/"));
@@ -31,7 +31,7 @@ pub fn redirect(target: &str, cookie: Option<HeaderValue>) -> Response<PageBody>
     secured(response)
 }
 
-/// A page of HTML.
+/// Builds an HTML page.
 pub fn html(status: StatusCode, html: String) -> Response<PageBody> {
     secured(full(status, HTML, html))
 }
@@ -45,7 +45,7 @@ pub fn refusal(status: StatusCode, reason: &str) -> Response<PageBody> {
     secured(response)
 }
 
-/// An answer with a complete body.
+/// Builds a response with a complete body.
 pub fn full(
     status: StatusCode,
     content_type: HeaderValue,
@@ -58,7 +58,7 @@ pub fn full(
     response
 }
 
-/// Adds the headers of every answer: no content of other sites, no framing, no caching.
+/// Adds the headers of every response, which forbid content from other sites, framing and caching.
 pub fn secured(mut response: Response<PageBody>) -> Response<PageBody> {
     let headers = response.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, POLICY);

@@ -1,21 +1,21 @@
-//! The interface of a configuration reload. `config` implements it; ReloadConfig calls it.
+//! The interface for reloading the configuration, which `config` implements and ReloadConfig calls.
 
 use std::{fmt, pin::Pin, sync::Arc};
 
 /// The configuration of a server, which can be replaced while calls run.
 pub trait Reload: fmt::Debug + Send + Sync {
-    /// Reads and checks all files, and replaces the configuration in one step; with `dry_run` it
-    /// only returns the differences. Completes even if its caller is cancelled.
+    /// Reads and checks all files and replaces the configuration in one step, or only returns the
+    /// differences with `dry_run`. Completes even if its caller is cancelled.
     fn reload(self: Arc<Self>, dry_run: bool) -> Reloading;
 
-    /// The keys and values in use, by key. Secrets are masked.
+    /// Returns the values in use by key. Secrets are masked.
     fn values(&self) -> Vec<(String, String)>;
 }
 
 /// A running reload.
 pub type Reloading = Pin<Box<dyn Future<Output = Result<Reloaded, ReloadError>> + Send>>;
 
-/// The result of a reload, or of a dry run, without errors.
+/// The result of a successful reload or dry run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reloaded {
     /// The differences by key.
@@ -50,15 +50,15 @@ impl fmt::Display for Difference {
 pub enum ReloadError {
     /// The server has no configuration file.
     NoFile,
-    /// A file cannot be read, or is wrong.
+    /// A file cannot be read or is invalid.
     Invalid(InvalidConfig),
-    /// These keys apply at the start only.
+    /// These keys take effect only when the server starts.
     NeedsRestart(Vec<Difference>),
     /// The reload ended unexpectedly.
     Failed,
 }
 
-/// An error of a file.
+/// An error in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct InvalidConfig {
     /// File, line, key and reason, for people. No secrets.
@@ -81,13 +81,13 @@ impl fmt::Display for ReloadError {
             ReloadError::Invalid(error) => f.write_str(&error.message),
             ReloadError::NeedsRestart(differences) => {
                 f.write_str(
-                    "keys have changed that apply at the start only; undo the changes, or restart \
-                     the server: ",
+                    "keys have changed that take effect only at the start; undo the changes, or \
+                     restart the server: ",
                 )?;
                 let all: Vec<String> = differences.iter().map(Difference::to_string).collect();
                 f.write_str(&all.join("; "))
             }
-            ReloadError::Failed => f.write_str("the reload has ended unexpectedly; see the log"),
+            ReloadError::Failed => f.write_str("the reload has ended unexpectedly; check the log"),
         }
     }
 }

@@ -33,7 +33,7 @@ pub struct RunningServer {
     sources: ServerSources,
 }
 
-/// Values of a server that the admin pages need, in addition to its engine.
+/// What the admin pages need to know about a server, in addition to its engine.
 #[derive(Debug)]
 pub struct ServerSources {
     /// Whether the server counts as ready while the store is unreachable.
@@ -58,7 +58,7 @@ impl RunningServer {
         Arc::new(RunningServer { engine, started, start, draining, sources })
     }
 
-    /// Records that the drain has begun.
+    /// Records that the server has started to drain.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
@@ -68,7 +68,7 @@ impl RunningServer {
         if self.draining.load(Ordering::Relaxed) {
             return Readiness::Draining;
         }
-        Readiness::of(self.store_state(), self.sources.ready_when_degraded)
+        Readiness::from_store(self.store_state(), self.sources.ready_when_degraded)
     }
 
     /// Collects all metrics, including those of `pools`, as OpenMetrics text.
@@ -83,22 +83,23 @@ impl RunningServer {
         scrape.text().await
     }
 
-    /// The sums of the counters of this process.
+    /// Returns the sums of the counters of this process.
     pub fn totals(&self) -> ProcessTotals {
         ProcessTotals::now(&self.sources.verbs)
     }
 
-    /// The pools with series, read at most once a second. None while the store is unreachable.
+    /// Returns the pools with time series, read at most once per second; empty while the store is
+    /// unreachable.
     pub async fn pools(&self, pools: &PoolMetrics) -> Arc<PoolSeries> {
         pools.current(&self.engine).await
     }
 
-    /// When the server started, on the system clock.
+    /// Returns when the server started, on the system clock.
     pub fn start(&self) -> Timestamp {
         self.start
     }
 
-    /// The number of open gRPC connections.
+    /// Returns the number of open gRPC connections.
     pub fn connections(&self) -> usize {
         let (free, all) = &self.sources.connections;
         all.saturating_sub(free.available_permits())
@@ -114,12 +115,12 @@ impl RunningServer {
         self.sources.reload.clone()
     }
 
-    /// The keys and values of the configuration in use, without secrets.
+    /// Returns the keys and values of the configuration in use, without secrets.
     pub fn configuration(&self) -> Vec<(String, String)> {
         self.sources.reload.as_ref().map(|reload| reload.values()).unwrap_or_default()
     }
 
-    /// The use of the limits of namespaces.
+    /// Returns the usage of the limits of namespaces.
     pub fn namespaces(&self) -> Vec<NamespaceUsage> {
         self.engine.hub().namespaces().usage()
     }
@@ -141,7 +142,7 @@ impl RunningServer {
         }
     }
 
-    /// The losses of the store's data that servers have recognised.
+    /// Returns the losses of the store's data that servers have detected.
     pub fn store_losses(&self) -> Vec<StoreLoss> {
         self.engine.store_losses()
     }

@@ -18,13 +18,13 @@ pub struct Status {
     pub topology: &'static str,
     /// The store: `up`, `refusing` (answers, but refuses writes) or `down`.
     pub store: &'static str,
-    /// Whether load balancers may send calls: `ready`, or the reason against it.
+    /// Whether load balancers may send calls: `ready`, or the reason why not.
     pub readiness: Readiness,
-    /// The number of servers with the same key prefix on this Redis, this one included. `null` on
-    /// the embedded engine, while the store is down, and if it is not known.
+    /// The number of servers with the same key prefix on this Redis, including this one. `null` on
+    /// the embedded engine, while the store is down, or if it is unknown.
     pub servers: Option<u32>,
-    /// The id by which servers recognise that Redis has lost its data. `null` on the embedded engine,
-    /// and before Redis was reached.
+    /// The id by which servers detect that Redis has lost its data. `null` on the embedded engine,
+    /// and until Redis has been reached.
     pub store_id: Option<String>,
     /// Whether the store has lost its data, and no operator has accepted the loss.
     pub store_lost: bool,
@@ -62,9 +62,9 @@ pub struct ConfigurationStatus {
 }
 
 impl Readiness {
-    /// Returns the readiness of a server that is not draining. With `when_degraded` it is ready
-    /// whatever the state of the store.
-    pub fn of(store: StoreState, when_degraded: bool) -> Readiness {
+    /// Returns the readiness of a server that is not draining. With `when_degraded` it is ready in
+    /// any state of the store.
+    pub fn from_store(store: StoreState, when_degraded: bool) -> Readiness {
         match store {
             StoreState::Up => Readiness::Ready,
             StoreState::Refusing | StoreState::Down if when_degraded => Readiness::Ready,
@@ -73,7 +73,7 @@ impl Readiness {
         }
     }
 
-    /// Why the server is not ready, as text; `None` if it is ready.
+    /// Returns why the server is not ready; `None` if it is ready.
     pub fn reason(self) -> Option<&'static str> {
         match self {
             Readiness::Ready => None,

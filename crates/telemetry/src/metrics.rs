@@ -1,14 +1,14 @@
-//! Counters of a server's own work. A scrape of the admin listener reads them.
+//! Counters of a server's own work, which a scrape of the admin listener reads.
 //!
-//! Each thread counts in its own cells ([`Cells`]): a load and a store, without a lock, a lookup or an
-//! atomic addition. A scrape sums the cells of all threads ([`CellTotals`]). The position of a cell
-//! determines its labels; it is known when the program is compiled.
+//! Each thread counts in its own cells ([`Cells`]): a load and a store, without a lock, a lookup or
+//! an atomic addition. A scrape sums the cells of all threads ([`CellTotals`]). The position of a
+//! cell, which is known at compile time, determines its labels.
 //!
 //! The cells belong to the process: several servers in one process, as in tests, share them.
 //!
-//! Counters that are not per call, such as failovers, are cells as well: a field and a line of the page
-//! each. A family of prometheus-client would need a type for its labels and a registration instead, and
-//! its label values have no bound.
+//! Counters that are not per call, such as failovers, are cells as well: each is a field, and a
+//! line of the page. A family of prometheus-client would instead need a type for its labels and a
+//! registration, and would not bound its label values.
 
 mod by_thread;
 mod calls;

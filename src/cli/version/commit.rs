@@ -1,6 +1,6 @@
-//! Reads the commit of a checkout, without git. `build.rs` includes this file.
+//! Determines the commit of a checkout without running git. `build.rs` includes this file.
 //!
-//! Only the `.git` of the source folder itself counts. A source archive that is unpacked inside
+//! Only the `.git` of the source folder itself counts: a source archive that is unpacked inside
 //! another checkout has no commit.
 
 use std::{
@@ -16,7 +16,7 @@ const DIGITS: usize = 12;
 pub(crate) struct Commit {
     /// The first digits of its hash.
     pub(crate) short: String,
-    /// Existing files and folders that change with the commit.
+    /// The existing files and folders that change when the commit does.
     pub(crate) watched: Vec<PathBuf>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn read(root: &Path) -> Option<Commit> {
     let Some(name) = text.trim().strip_prefix("ref: ") else {
         return Some(Commit { short: short(text.trim())?, watched: vec![head] });
     };
-    // A worktree has its own HEAD, and shares the branches.
+    // A worktree has its own HEAD but shares the branches.
     let common = fs::read_to_string(git.join("commondir")).map(|path| git.join(path.trim()));
     let common = common.unwrap_or(git);
     let (branch, packed) = (common.join(name), common.join("packed-refs"));
@@ -38,7 +38,7 @@ pub(crate) fn read(root: &Path) -> Option<Commit> {
         Some(line.to_owned())
     });
     let short = short(hash?.split_whitespace().next()?)?;
-    // A branch in packed-refs gets a file with its next commit.
+    // A branch in packed-refs gets its own file with the next commit.
     let branch = branch.ancestors().find(|path| path.exists()).map(Path::to_owned);
     let watched = [Some(head), branch, Some(packed).filter(|path| path.exists())];
     Some(Commit { short, watched: watched.into_iter().flatten().collect() })

@@ -1,4 +1,4 @@
-//! The differences of configurations, and their hash.
+//! Differences between configurations, and their hash.
 
 use super::*;
 

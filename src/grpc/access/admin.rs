@@ -7,9 +7,9 @@ use super::{
 };
 
 impl Access {
-    /// Checks the token in the headers of a request for an admin page. Its caller needs the
-    /// permission `read` in every namespace, and no globs of names. The error is whether the token
-    /// is valid, and the reason.
+    /// Checks the token in the headers of a request for an admin page. Its caller must have the
+    /// permission `read` in every namespace and must not be limited to some names. The error tells
+    /// whether the token is valid, with the reason.
     pub fn check_admin(&self, headers: &HeaderMap) -> Result<(), (bool, String)> {
         let refused = |denial: Denial| {
             audit::refused("", "", "admin pages", "", denial.reason());
@@ -25,7 +25,8 @@ impl Access {
         }
     }
 
-    /// Authenticates the credentials in headers, without a check of rights. The error is the reason.
+    /// Authenticates the credentials in the headers, without checking any rights. The error is the
+    /// reason.
     pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Memo, Denial> {
         let value = authorization(headers)?.ok_or(Denial::Missing)?;
         let credentials = Credentials::Authorization(value.into());
@@ -34,7 +35,7 @@ impl Access {
 }
 
 impl Caller {
-    /// Whether it may read in every namespace, and has no globs of names.
+    /// Whether the caller may read in every namespace and is not limited to some names.
     pub(super) fn reads_server(&self) -> bool {
         let may_read = self.grants.iter().any(|(namespace, permissions)| {
             namespace.is_none() && permissions.contain(Permission::Read)

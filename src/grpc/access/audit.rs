@@ -1,8 +1,8 @@
-//! Audit lines, target `audit`: one for each `manage` call, for each refusal, and for each floor
+//! Audit log lines (target `audit`): one for each `manage` call, each rejected call, and each floor
 //! that moves a sequence.
 //!
-//! A hostile caller can cause refusals at any pace, so their lines are limited; the next line
-//! counts the suppressed ones. Refusals of known and of unknown callers have limits of their own.
+//! A hostile caller can cause rejections at any rate, so their lines are rate-limited, and the next
+//! line counts the suppressed ones. Known and unknown callers have separate limits.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use tonic::Code;
 
 use super::super::{
     rpcs::{Permission, Rpc},
-    scope::{NotedNames, Origin, Scope},
+    scope::{Origin, RecordedNames, Scope},
     status::code_name,
 };
 use tollgate_core::{names::Namespace, sequence::Sequence};
@@ -21,19 +21,19 @@ use tollgate_telemetry::{
     text::{escaped, start},
 };
 
-/// Lines about refusals in a period.
+/// Maximum number of lines about rejected calls in a period.
 const LINES_MAX: u32 = 20;
 const PERIOD: Duration = Duration::from_secs(1);
-/// The most bytes of a caller's text in a line.
+/// Maximum number of bytes of a caller's text in a line.
 const TEXT_BYTES_MAX: usize = 256;
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
-/// Refusals of callers that are not known, and of known ones.
+/// The limits for unknown callers and for known ones.
 static UNKNOWN: LinePace = LinePace::new(LINES_MAX, PERIOD);
 static KNOWN: LinePace = LinePace::new(LINES_MAX, PERIOD);
 
-/// Logs a refusal. `caller` is empty if it is not known; `namespace` and `verb` are texts of the
-/// caller then.
+/// Logs a rejected call. `caller` is empty if it is unknown; `namespace` and `verb` are then text
+/// that the caller sent.
 pub(super) fn refused(caller: &str, namespace: &str, verb: &str, name: &str, reason: &str) {
     let paced = if caller.is_empty() { &UNKNOWN } else { &KNOWN };
     let Some(suppressed) = paced.due() else { return };
@@ -48,7 +48,7 @@ pub(super) fn refused(caller: &str, namespace: &str, verb: &str, name: &str, rea
     );
 }
 
-/// Logs a floor that has moved a sequence. `suppressed` counts the lines that were left out before.
+/// Logs a floor that has moved a sequence. `suppressed` counts the lines suppressed before it.
 pub(in super::super) fn audit_floor(
     origin: &Origin,
     verb: &'static str,
@@ -69,19 +69,19 @@ pub(in super::super) fn audit_floor(
 #[derive(Debug)]
 pub(in super::super) struct Audited {
     rpc: &'static Rpc,
-    /// The name of the caller.
+    /// Name of the caller.
     caller: Arc<str>,
     namespace: Namespace,
-    /// The names in the request, which its parser notes.
-    named: NotedNames,
-    /// Whether the call has an answer. Otherwise it is logged as cancelled.
+    /// The names in the request, which its parser records.
+    named: RecordedNames,
+    /// Whether the call has been answered. If it is dropped before, it is logged as cancelled.
     is_ended: bool,
     /// Whether the call is logged: it needs `manage`, or it is an action of the console.
     is_logged: bool,
 }
 
 impl Audited {
-    /// Begins a call. Its names are noted in the scope of the request.
+    /// Starts recording a call. Its names are recorded through the scope of the request.
     pub(super) fn new(
         rpc: &'static Rpc,
         caller: Arc<str>,
@@ -89,7 +89,7 @@ impl Audited {
         scope: &mut Scope,
     ) -> Audited {
         let is_logged = rpc.permission == Permission::Manage;
-        Audited { rpc, caller, namespace, named: scope.note_names(), is_ended: false, is_logged }
+        Audited { rpc, caller, namespace, named: scope.record_names(), is_ended: false, is_logged }
     }
 
     /// Logs the call even if it needs only `use`.
@@ -98,7 +98,7 @@ impl Audited {
         self.is_logged = true;
     }
 
-    /// Logs the call, if it is one to log, with the headers of its answer.
+    /// Logs the call, if it is to be logged, with the result in the headers of its answer.
     pub(in super::super) fn end(mut self, headers: &HeaderMap) {
         self.is_ended = true;
         let status = headers.get(STATUS);
@@ -108,7 +108,7 @@ impl Audited {
             let (namespace, verb) = (self.namespace.as_str(), self.rpc.name);
             refused(&self.caller, namespace, verb, &name, "NAME_NOT_PERMITTED");
         } else {
-            // Items of a batch are denied one by one.
+            // Items of a batch are rejected one by one.
             let denied = self.named.denied();
             if !denied.is_empty() {
                 let (namespace, verb) = (self.namespace.as_str(), self.rpc.name);
@@ -118,8 +118,7 @@ impl Audited {
         }
     }
 
-    /// Logs a `manage` call or an action of the console. The number of such lines is not limited, so
-    /// that none is lost.
+    /// Logs a `manage` call or an action of the console. These lines are never suppressed.
     fn log(&self, result: &str) {
         if self.is_logged {
             let name = self.named.text();
@@ -130,7 +129,7 @@ impl Audited {
     }
 }
 
-/// A call that its caller has cancelled may have been executed.
+/// A call that its caller has cancelled may still have been executed.
 impl Drop for Audited {
     fn drop(&mut self) {
         if !self.is_ended {

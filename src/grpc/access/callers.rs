@@ -1,8 +1,8 @@
-//! The table of callers: who has which credentials, and which rights.
+//! The table of callers with their credentials and rights.
 //!
-//! A table in which the credentials of two callers overlap is refused. So the order of the entries
-//! has no meaning. A JWT or certificate with several names can still match two callers. Its calls
-//! are refused.
+//! A table in which the credentials of two callers overlap is invalid, so the order of the entries
+//! does not matter. A JWT or certificate with several names can still match two callers; its calls
+//! are rejected.
 
 use std::{fmt, sync::Arc};
 
@@ -18,7 +18,7 @@ use super::{
 use tollgate_core::{globs::Globs, names::Namespace};
 use tollgate_telemetry::text::start;
 
-/// The longest name of a caller from a JWT, bytes.
+/// Maximum length of the name of a caller from a JWT, bytes.
 const NAME_BYTES_MAX: usize = 128;
 /// Prefix of patterns of DNS names.
 const DNS: &str = "dns:";
@@ -26,25 +26,26 @@ const DNS: &str = "dns:";
 /// A configured caller.
 #[derive(Debug, Clone)]
 pub struct CallerSpec {
-    /// The name in audit lines.
+    /// Its name in audit lines.
     pub name: String,
     /// The digests of its tokens.
     pub tokens: Vec<Digest>,
-    /// The pattern of a URI name, or of a DNS name behind `dns:`, in its certificate.
+    /// The pattern that a URI name in its certificate must match, or a DNS name if the pattern
+    /// starts with `dns:`.
     pub mtls: Option<String>,
-    /// A claim of its JWT, and the pattern of the claim's value.
+    /// A claim of its JWT, and the pattern that its value must match.
     pub jwt: Option<(String, String)>,
-    /// Its namespace; `None` if each call may choose one.
+    /// Its namespace; `None` if each call may choose its own.
     pub namespace: Option<Namespace>,
     /// Its permissions.
     pub permissions: Permissions,
-    /// The services that it may use.
+    /// The services that it may call.
     pub services: Services,
     /// Globs of the names that it may use; `None` for all names.
     pub names: Option<Vec<String>>,
 }
 
-/// An error of the table: the index of the caller, the key and the reason.
+/// An error in the table: the index of the caller, the key and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallerError {
     /// The index of the caller.
@@ -64,11 +65,11 @@ impl fmt::Display for CallerError {
 /// An authenticated caller.
 #[derive(Debug)]
 pub(super) struct Caller {
-    /// The name in audit lines and errors.
+    /// Its name in audit lines and errors.
     pub(super) name: Arc<str>,
-    /// Permissions by namespace; `None` stands for every namespace.
+    /// Permissions by namespace, where `None` stands for all namespaces.
     pub(super) grants: Vec<(Option<Namespace>, Permissions)>,
-    /// The services that it may use.
+    /// The services that it may call.
     pub(super) services: Services,
     /// The globs of the names that it may use; `None` for all names.
     pub(super) names: Option<Arc<Globs>>,
@@ -79,11 +80,11 @@ pub(super) struct Caller {
 /// All callers of a server.
 #[derive(Default)]
 pub struct Callers {
-    /// By the digest of a token.
+    /// Callers by the digest of their token.
     tokens: Vec<(Digest, Arc<Caller>)>,
-    /// By a name in a client certificate.
+    /// Callers by a name in their client certificate.
     certificates: Vec<(CertificatePattern, Arc<Caller>)>,
-    /// By a claim of a JWT and a pattern of its value.
+    /// Callers by a claim of their JWT and a pattern for its value.
     claims: Vec<(String, Pattern, Arc<Caller>)>,
     /// Verifies JWTs; `None` if they are not configured.
     jwt: Option<Jwt>,
@@ -98,22 +99,22 @@ impl fmt::Debug for Callers {
 /// A pattern of names in certificates.
 #[derive(Debug, PartialEq, Eq)]
 enum CertificatePattern {
-    /// A SPIFFE ID. Its trust domain has no wildcard, which could match a foreign domain.
+    /// A SPIFFE ID. Its trust domain contains no wildcard, since that could match a foreign domain.
     Uri(Pattern),
     /// In lower case.
     Dns(Pattern),
 }
 
 impl CertificatePattern {
-    /// Parses the key `mtls`. Fails if no name of a certificate can match the pattern: its caller
-    /// could make no call.
+    /// Parses the key `mtls`. Fails if the pattern can match no name in a certificate, because its
+    /// caller could not call anything.
     fn parse(text: &str) -> Result<CertificatePattern, &'static str> {
         if let Some(dns) = text.strip_prefix(DNS) {
             let is_dns = |byte: u8| byte.is_ascii_alphanumeric() || b"-._*".contains(&byte);
             return if !dns.is_empty() && dns.bytes().all(is_dns) {
                 Ok(CertificatePattern::Dns(Pattern::new(&dns.to_ascii_lowercase())))
             } else {
-                Err("no DNS name matches this pattern; only `*` is a wildcard")
+                Err("no DNS name can match this pattern; only `*` is a wildcard")
             };
         }
         let rest = text.strip_prefix("spiffe://").ok_or(
@@ -130,7 +131,7 @@ impl CertificatePattern {
         }
         let is_path = |byte: u8| byte.is_ascii_alphanumeric() || b"-._/*".contains(&byte);
         if !path.bytes().all(is_path) {
-            return Err("no SPIFFE ID matches this pattern; only `*` is a wildcard");
+            return Err("no SPIFFE ID can match this pattern; only `*` is a wildcard");
         }
         Ok(CertificatePattern::Uri(Pattern::new(text)))
     }
@@ -163,7 +164,7 @@ impl Callers {
         Ok(callers)
     }
 
-    /// Adds a caller. The error is the key and the reason.
+    /// Adds a caller. The error consists of the key and the reason.
     fn add(&mut self, spec: CallerSpec) -> Result<(), (&'static str, String)> {
         let names = spec.names.as_ref().map(|names| Globs::new(names.iter())).transpose();
         let names = names.map_err(|error| ("names", format!("not a glob: {error}")))?;
@@ -203,15 +204,14 @@ impl Callers {
         Ok(())
     }
 
-    /// Finds the caller of a token. Takes the same time for every token of the same length that is
-    /// no JWT. `now` is the time in seconds since 1970; returns also the time at which the token
-    /// ends.
-    pub(super) fn of_token(
+    /// Finds the caller of a token, and the time at which the token expires. Takes the same time
+    /// for all tokens of one length that are not JWTs. Times are in seconds since 1970.
+    pub(super) fn find_by_token(
         &self,
         token: &[u8],
         now: u64,
     ) -> Result<(Arc<Caller>, Option<u64>), Denial> {
-        let digest = Digest::of(token);
+        let digest = Digest::compute(token);
         let mut found = None;
         for (known, caller) in &self.tokens {
             if known.equals(&digest) {
@@ -223,12 +223,12 @@ impl Callers {
         }
         let jwt = self.jwt.as_ref().filter(|_| Jwt::is_like(token)).ok_or(Denial::TokenUnknown)?;
         let claims = jwt.verify(token, now)?;
-        Ok((self.of_claims(&claims)?, Some(claims.until)))
+        Ok((self.find_by_claims(&claims)?, Some(claims.until)))
     }
 
-    /// The caller of verified claims: a configured caller that they match, otherwise the caller
-    /// that the claim `tollgate` describes.
-    fn of_claims(&self, claims: &Claims) -> Result<Arc<Caller>, Denial> {
+    /// Finds the caller of verified claims: the configured caller that they match, or else the
+    /// caller that the claim `tollgate` describes.
+    fn find_by_claims(&self, claims: &Claims) -> Result<Arc<Caller>, Denial> {
         let matching = self.claims.iter().filter(|(claim, pattern, _)| {
             claims.text(claim).is_some_and(|value| pattern.matches(value))
         });
@@ -239,18 +239,21 @@ impl Callers {
     }
 
     /// Finds the caller of a verified certificate.
-    pub(super) fn of_certificate(&self, names: &CertificateNames) -> Result<Arc<Caller>, Denial> {
+    pub(super) fn find_by_certificate(
+        &self,
+        names: &CertificateNames,
+    ) -> Result<Arc<Caller>, Denial> {
         let matching = self.certificates.iter().filter(|(pattern, _)| pattern.matches(names));
         only(matching.map(|(_, caller)| caller))
     }
 }
 
-/// Describes an overlap with another caller.
+/// Describes an overlap with the credentials of another caller.
 fn overlap(what: &str, other: &Caller) -> String {
-    format!("the caller `{}` {what}; each caller needs credentials of its own", other.name)
+    format!("the caller `{}` {what}; each caller needs its own credentials", other.name)
 }
 
-/// The only caller of several matches.
+/// Returns the only caller among the matches.
 fn only<'a>(mut matching: impl Iterator<Item = &'a Arc<Caller>>) -> Result<Arc<Caller>, Denial> {
     let caller = matching.next().ok_or(Denial::CallerUnknown)?;
     if matching.all(|other| Arc::ptr_eq(caller, other)) {
@@ -260,7 +263,7 @@ fn only<'a>(mut matching: impl Iterator<Item = &'a Arc<Caller>>) -> Result<Arc<C
     }
 }
 
-/// The caller of a token with the claim `tollgate`, such as `["acme:use", "acme:read"]`.
+/// Builds the caller of a token with the claim `tollgate`, such as `["acme:use", "acme:read"]`.
 fn claimed(claims: &Claims) -> Result<Caller, Denial> {
     let mut grants: Vec<(Option<Namespace>, Permissions)> = Vec::new();
     for grant in claims.texts(PERMISSIONS).ok_or(Denial::CallerUnknown)? {

@@ -10,11 +10,11 @@ use super::{Access, Audited, Granted, Peer, Permission, asked_namespace, audit};
 use crate::grpc::{rpcs, scope::Scope};
 use tollgate_core::names::Namespace;
 
-/// The caller in audit lines, and the actor, of a server without callers.
+/// The caller in audit lines, and the actor, on a server without callers.
 pub(in crate::grpc) const CONSOLE: &str = "console";
 
 impl Access {
-    /// Finds the caller of a console. The error is the reason, in words for the user.
+    /// Finds the caller who signs in to the console. The error is the reason, worded for the user.
     pub(crate) fn console_caller(&self, headers: &HeaderMap) -> Result<ConsoleCaller, String> {
         let memo = self.caller(headers).map_err(|denial| {
             audit::refused("", "", "console login", "", denial.reason());
@@ -25,13 +25,13 @@ impl Access {
         Ok(ConsoleCaller { name: memo.caller.name.clone(), chooses_namespace })
     }
 
-    /// Whether the credentials in headers are still those of a caller.
+    /// Whether the credentials in the headers still belong to a caller.
     pub(crate) fn knows(&self, headers: &HeaderMap) -> bool {
         self.is_open() || self.caller(headers).is_ok()
     }
 
-    /// The namespace in which a caller may use an rpc, for the namespace that the headers ask for;
-    /// `None` if it may not. Its names are checked where they are parsed.
+    /// Returns the namespace in which a caller may call an RPC, given the namespace that the
+    /// headers request; `None` if it may not. Names are checked where they are parsed.
     pub(crate) fn permitted(&self, path: &str, headers: &HeaderMap) -> Option<Namespace> {
         if self.is_open() {
             return Some(Namespace::DEFAULT);
@@ -46,8 +46,8 @@ impl Access {
         self.is_open() || self.caller(headers).is_ok_and(|memo| memo.caller.reads_server())
     }
 
-    /// Checks a call of the console as [`Access::check`] checks one of gRPC. Every call that is no
-    /// read gets an audit line, also on a server without callers.
+    /// Checks a call of the console as [`Access::check`] checks a gRPC call. Every call that is not
+    /// a read gets an audit line, even on a server without callers.
     pub(in crate::grpc) fn check_console(
         self: &Arc<Access>,
         path: &str,

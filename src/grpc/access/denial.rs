@@ -1,4 +1,4 @@
-//! The reasons why a call is denied, and their answers. No answer depends on the name or the state
+//! The reasons why a call is rejected, and the answers. No answer depends on the name or the state
 //! that the call is about.
 
 use std::collections::HashMap;
@@ -11,12 +11,12 @@ use super::super::{
     status::DOMAIN,
 };
 
-/// Why a call is denied.
+/// Why a call is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) enum Denial {
     /// No `authorization` and no certificate.
     Missing,
-    /// `authorization` is not one `Bearer TOKEN`.
+    /// `authorization` is not a single `Bearer TOKEN`.
     Malformed,
     /// No caller has this token.
     TokenUnknown,
@@ -24,7 +24,7 @@ pub(in super::super) enum Denial {
     CallerUnknown,
     /// The names of the certificate, or the claims of the JWT, match several callers.
     CallerAmbiguous,
-    /// The JWT is malformed, has another algorithm, or its signature does not match.
+    /// The JWT is malformed, uses an algorithm that is not accepted, or has an invalid signature.
     JwtInvalid,
     /// The key of the JWT is not in the key set.
     JwtKeyUnknown,
@@ -32,24 +32,24 @@ pub(in super::super) enum Denial {
     JwtExpired,
     /// The JWT is not valid yet.
     JwtNotYetValid,
-    /// The JWT is of another issuer.
+    /// The JWT comes from another issuer.
     JwtIssuer,
     /// The JWT is for another audience.
     JwtAudience,
-    /// A stream whose caller lost its credentials or its rights.
+    /// The caller of a stream has lost its credentials or its rights.
     Ended,
     /// The caller lacks a permission.
     Permission(Permission),
-    /// The caller may not use a service.
+    /// The caller may not call a service.
     Service(Service),
-    /// The caller may not use the namespace that it asks for.
+    /// The caller may not use the namespace that it requests.
     Namespace,
-    /// `x-tollgate-namespace` is not a namespace.
+    /// `x-tollgate-namespace` is not a valid namespace.
     NamespaceMalformed(&'static str),
 }
 
 impl Denial {
-    /// The code of the answer.
+    /// Returns the code of the answer.
     pub(in super::super) fn code(&self) -> Code {
         match self {
             Denial::Permission(_) | Denial::Service(_) | Denial::Namespace => {
@@ -60,7 +60,7 @@ impl Denial {
         }
     }
 
-    /// The reason in the details of the answer.
+    /// Returns the reason in the details of the answer.
     pub(in super::super) fn reason(&self) -> &'static str {
         match self {
             Denial::Missing => "CREDENTIALS_MISSING",
@@ -85,7 +85,7 @@ impl Denial {
     fn message(&self) -> String {
         let message = match self {
             Denial::Missing => {
-                "this server needs to know its caller: send `authorization: Bearer TOKEN`, or \
+                "this server authenticates its callers: send `authorization: Bearer TOKEN`, or \
                  connect with a client certificate"
             }
             Denial::Malformed => "authorization must be one value of the form `Bearer TOKEN`",
@@ -93,16 +93,17 @@ impl Denial {
             Denial::CallerUnknown => "no caller of this server has these credentials",
             Denial::CallerAmbiguous => "several callers of this server have these credentials",
             Denial::JwtInvalid => {
-                "the JWT is malformed, has an algorithm that is not accepted, or a wrong signature"
+                "the JWT is malformed, uses an algorithm that is not accepted, or has an invalid \
+                 signature"
             }
             Denial::JwtKeyUnknown => "the key of the JWT (kid) is not in the key set",
             Denial::JwtExpired => "the JWT has expired; get a new one",
             Denial::JwtNotYetValid => "the JWT is not valid yet (nbf)",
-            Denial::JwtIssuer => "the JWT is of another issuer (iss)",
+            Denial::JwtIssuer => "the JWT comes from another issuer (iss)",
             Denial::JwtAudience => "the JWT is for another audience (aud)",
             Denial::Ended => {
                 return "the credentials of this stream have expired, or the rights of its caller \
-                        have changed; watch again from the last cursor"
+                    have changed; open it again at the last cursor"
                     .to_owned();
             }
             Denial::Permission(permission) => {
@@ -123,7 +124,7 @@ impl Denial {
         format!("{message}; nothing was executed")
     }
 
-    /// The answer.
+    /// Builds the answer.
     pub(in super::super) fn status(&self) -> Status {
         let mut metadata = HashMap::new();
         let missing = match self {

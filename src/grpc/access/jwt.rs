@@ -1,6 +1,6 @@
-//! JSON Web Tokens (RFC 7519) in their compact form, verified against a key set.
+//! JSON Web Tokens (RFC 7519) in compact form, verified against a key set.
 //!
-//! The header is only used to find the key. Claims are read after the signature is verified.
+//! The header is used only to find the key. Claims are read after the signature has been verified.
 //!
 //! The crate jsonwebtoken (10.4) has no backend on ring: it needs a second library of cryptography,
 //! or aws-lc-rs in place of ring, which takes 52 s more processor time to build
@@ -20,14 +20,14 @@ use keys::Keys;
 
 pub use keys::JwtAlgorithm;
 
-/// The longest accepted token, bytes.
+/// Maximum length of a token, bytes.
 const TOKEN_BYTES_MAX: usize = 8 * 1024;
-/// Tolerated difference between the clocks of the issuer and of the server, seconds.
+/// Tolerated difference between the clocks of the issuer and the server, seconds.
 pub(super) const SKEW: u64 = 60;
-/// Claim with permissions.
+/// The claim that contains permissions.
 pub(super) const PERMISSIONS: &str = "tollgate";
 
-/// Settings of JWT, and the current key set.
+/// The settings for JWTs, and the current key set.
 #[derive(Debug)]
 pub struct Jwt {
     issuer: String,
@@ -40,17 +40,18 @@ pub struct Jwt {
 #[derive(Debug)]
 pub(super) struct Claims {
     claims: Map<String, Value>,
-    /// The instant from which on the token is refused, seconds since 1970, with the skew.
+    /// The time from which the token is rejected, including the tolerated skew, seconds since 1970.
     pub(super) until: u64,
 }
 
 impl Claims {
-    /// A claim with a text.
+    /// Returns a claim whose value is a string.
     pub(super) fn text(&self, claim: &str) -> Option<&str> {
         self.claims.get(claim)?.as_str()
     }
 
-    /// The texts of a claim with a list. `None` if the claim is missing or contains anything else.
+    /// Returns the strings of a claim whose value is a list; `None` if the claim is missing or
+    /// contains anything else.
     pub(super) fn texts(&self, claim: &str) -> Option<Vec<&str>> {
         self.claims.get(claim)?.as_array()?.iter().map(Value::as_str).collect()
     }
@@ -60,12 +61,12 @@ impl Claims {
 struct Header {
     alg: String,
     kid: Option<String>,
-    /// Extensions that a verifier must know. None is known.
+    /// Extensions that a verifier must understand; this one understands none.
     crit: Option<Value>,
 }
 
 impl Jwt {
-    /// Creates the settings with a key set as JSON. The error is one of the key set.
+    /// Creates the settings from a key set in JSON. Fails if the key set is invalid.
     pub fn new(
         issuer: String,
         audience: String,
@@ -76,17 +77,17 @@ impl Jwt {
         Ok(Jwt { issuer, audience, algorithms, keys })
     }
 
-    /// Whether a token has the form of a JWT.
+    /// Whether a token looks like a JWT.
     pub(super) fn is_like(token: &[u8]) -> bool {
         token.iter().filter(|byte| **byte == b'.').count() == 2
     }
 
-    /// Verifies a token at a time, seconds since 1970.
+    /// Verifies a token at the time `now`, seconds since 1970.
     pub(super) fn verify(&self, token: &[u8], now: u64) -> Result<Claims, Denial> {
         let claims = self.signed(token)?;
         let seconds = |claim: &str| match claims.get(claim) {
             None => Ok(None),
-            // A fraction of a second is within the skew.
+            // Fractions of a second are negligible next to the skew.
             Some(value) => match value.as_f64() {
                 Some(seconds) if (0.0..1e15).contains(&seconds) => Ok(Some(seconds as u64)),
                 _ => Err(Denial::JwtInvalid),

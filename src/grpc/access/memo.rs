@@ -1,4 +1,4 @@
-//! The accepted credentials that a connection remembers.
+//! Accepted credentials that a connection remembers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use super::{super::scope::Scope, callers::Caller, token};
 use tollgate_core::names::Namespace;
 use tollgate_telemetry::coarse;
 
-/// What a caller proves its identity with. Not printable: it contains secrets.
+/// What proves the identity of a caller. Not printable, because it contains secrets.
 #[derive(Clone)]
 pub(super) enum Credentials {
     /// The value of `authorization`.
@@ -19,14 +19,14 @@ pub(super) enum Credentials {
 
 /// Accepted credentials and their caller.
 pub(super) struct Memo {
-    /// The generation of callers that accepted them.
+    /// The generation of the callers that the credentials were accepted for.
     pub(super) generation: u64,
     pub(super) credentials: Credentials,
-    /// Their end on the coarse clock.
+    /// When they expire, on the coarse clock.
     pub(super) until: Option<Duration>,
     pub(super) caller: Arc<Caller>,
-    /// The namespace of the last call, and its scope. One per connection, because all calls of a
-    /// connection are on one thread.
+    /// The namespace of the last call and its scope. One is enough, because all calls of a
+    /// connection run on one thread.
     pub(super) scope: Option<(Namespace, Scope)>,
 }
 
@@ -34,7 +34,7 @@ impl Memo {
     /// Whether the memo is for these credentials and still valid.
     pub(super) fn is_current(&self, generation: u64, authorization: Option<&[u8]>) -> bool {
         let is_same = match (&self.credentials, authorization) {
-            // In constant time: a proxy may carry the calls of several callers.
+            // Compared in constant time, because a proxy may carry the calls of several callers.
             (Credentials::Authorization(known), Some(value)) => token::equal(known, value),
             (Credentials::Certificate(_), None) => true,
             _ => false,
@@ -47,8 +47,8 @@ impl Memo {
         self.generation == generation && self.until.is_none_or(|until| coarse() < until)
     }
 
-    /// The scope of calls in a namespace, and whether it differs from all names of the default
-    /// namespace.
+    /// Returns the scope of calls in a namespace, and whether it is anything else than all names of
+    /// the default namespace.
     pub(super) fn scope(&mut self, namespace: &Namespace) -> (Scope, bool) {
         let caller = &self.caller;
         let is_limited = caller.names.is_some() || !namespace.is_default();

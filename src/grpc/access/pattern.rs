@@ -1,24 +1,25 @@
-//! Patterns of identities: `*` stands for any text, all other characters for themselves.
+//! Patterns for identities, in which `*` stands for any text and every other character for itself.
 //!
-//! Patterns are not globs: `?`, `[` and `{` are special in globs, but can be part of an identity. A
-//! star also matches `/`.
+//! Patterns are not globs: `?`, `[` and `{` can be part of an identity, and a star also matches
+//! `/`.
 
-/// A pattern such as `spiffe://acme/backend/*`.
+/// A pattern such as `spiffe://acme/backend/*`, which matches `spiffe://acme/backend/eu/7`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pattern(String);
 
 impl Pattern {
-    /// Any text is a pattern.
+    /// Creates a pattern. Every text is a valid pattern.
     pub(super) fn new(text: &str) -> Pattern {
         Pattern(text.to_owned())
     }
 
-    /// Whether the pattern matches a text. Each star first takes nothing; after a mismatch, the last
-    /// star takes one byte more. Linear in practice; at worst the product of the lengths.
+    /// Whether the pattern matches a text. Each star first matches nothing; after a mismatch, the
+    /// last star is extended by one byte. Takes linear time in practice, and at worst the product
+    /// of the lengths.
     pub(super) fn matches(&self, text: &str) -> bool {
         let (pattern, text) = (self.0.as_bytes(), text.as_bytes());
         let (mut at, mut next) = (0, 0);
-        // The position after the last star, and the start of the text that follows its match.
+        // The position after the last star, and where the text after its match starts.
         let mut star = None;
         while next < text.len() {
             match pattern.get(at) {
@@ -40,11 +41,11 @@ impl Pattern {
         pattern[at..].iter().all(|byte| *byte == b'*')
     }
 
-    /// Whether some text matches both patterns. A credential could then match two callers. Fills a
-    /// table of both lengths, row by row from the end. Called only when callers are loaded.
+    /// Whether some text matches both patterns, so that one credential could match two callers.
+    /// Takes the product of the lengths; called only when callers are loaded.
     pub(super) fn overlaps(&self, other: &Pattern) -> bool {
         let (one, other) = (self.0.as_bytes(), other.0.as_bytes());
-        // Whether the rests of both patterns from these positions overlap, for the last row.
+        // For the previous row: whether the remainders of both patterns overlap.
         let mut below = vec![false; other.len() + 1];
         for i in (0..=one.len()).rev() {
             let mut row = vec![false; other.len() + 1];

@@ -12,7 +12,7 @@ const PATH: &str = "/tollgate.v1.AdmissionService/AdmitTask";
 fn spec(name: &str, token: &str, namespace: Option<&str>) -> CallerSpec {
     CallerSpec {
         name: name.to_owned(),
-        tokens: vec![Digest::of(token.as_bytes())],
+        tokens: vec![Digest::compute(token.as_bytes())],
         mtls: None,
         jwt: None,
         namespace: namespace.map(|it| Namespace::parse(it.as_bytes()).unwrap()),
@@ -50,7 +50,7 @@ fn remembered_credentials_end_with_their_generation() {
     access.replace(callers(vec![spec("a", &two, Some(""))]));
     assert_eq!(code(&old), Some(Code::Unauthenticated));
     assert_eq!(code(&new), None);
-    // A caller remains, but without its credentials in the headers.
+    // The caller still exists, but its credentials are not in the headers.
     assert_eq!(code(&HeaderMap::new()), Some(Code::Unauthenticated));
 }
 
@@ -71,11 +71,11 @@ fn a_connection_of_several_callers_remembers_some_credentials() {
     }
     let latest: Vec<String> = (2..MEMOS_MAX + 2).rev().map(|n| format!("c{n}")).collect();
     assert_eq!(remembered(), latest);
-    // A remembered one comes to the front; refused credentials are not remembered.
+    // Credentials that are used again move to the front; rejected ones are not remembered.
     assert!(access.check(PATH, &headers(&tokens[4]), &peer).is_ok());
     assert!(access.check(PATH, &headers("wrong"), &peer).is_err());
     assert_eq!((remembered().len(), &*remembered()[0]), (MEMOS_MAX, "c4"));
-    // None outlives the callers that accepted it.
+    // Nothing outlives the callers for which it was accepted.
     access.replace(callers(vec![spec("c0", &tokens[0], Some(""))]));
     assert!(access.check(PATH, &headers(&tokens[4]), &peer).is_err());
     assert!(remembered().is_empty());
@@ -127,12 +127,12 @@ fn certificates_match_one_caller_by_uri_or_dns_name() {
     let callers = callers(specs);
     let found = |uri: &str, dns: &str| {
         let names = CertificateNames { uris: vec![uri.to_owned()], dns: vec![dns.to_owned()] };
-        callers.of_certificate(&names).map(|caller| caller.name.to_string())
+        callers.find_by_certificate(&names).map(|caller| caller.name.to_string())
     };
     assert_eq!(found("spiffe://acme/a/b", "other"), Ok("uri".to_owned()));
     assert_eq!(found("https://acme/a/b", "B.Acme.svc"), Ok("dns".to_owned()));
     assert_eq!(found("spiffe://acme/a/b", "b.acme.svc"), Err(Denial::CallerAmbiguous));
-    // A URI is no DNS name, and the reverse.
+    // A URI is not a DNS name, nor vice versa.
     for (uri, dns) in [("b.acme.svc", "spiffe://acme/a/b"), ("spiffe://acme/a", "acme.svc")] {
         assert_eq!(found(uri, dns), Err(Denial::CallerUnknown));
     }

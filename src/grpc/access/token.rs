@@ -1,8 +1,8 @@
-//! Tokens: 256 random bits, known to the server by their SHA-256 digest only.
+//! Tokens: 256 random bits, of which the server knows only the SHA-256 digest.
 //!
-//! A digest without salt, by a fast hash, is enough: nobody can try 2^256 tokens. That is true only
-//! of random tokens, so digests of well-known words are refused. A copy of the configuration gives
-//! nobody access.
+//! A fast hash without salt is enough, because nobody can try 2^256 tokens. This holds only for
+//! random tokens, so digests of well-known words are rejected. A leaked configuration gives nobody
+//! access.
 
 use std::{
     fmt::{self, Write},
@@ -18,7 +18,7 @@ use ring::{
 /// Bytes of a digest.
 const BYTES: usize = 32;
 
-/// Words that are no tokens. Their digests are refused.
+/// Words that are not tokens. Their digests are rejected.
 const WEAK: [&str; 14] = [
     "",
     "test",
@@ -40,7 +40,7 @@ const WEAK: [&str; 14] = [
 #[derive(Clone, Copy)]
 pub struct Digest([u8; BYTES]);
 
-/// Prints nothing: digests need not be in logs.
+/// Does not print the digest, which does not belong in logs.
 impl fmt::Debug for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Digest")
@@ -49,14 +49,14 @@ impl fmt::Debug for Digest {
 
 impl Digest {
     /// Computes the digest of a token.
-    pub fn of(token: &[u8]) -> Digest {
+    pub fn compute(token: &[u8]) -> Digest {
         let mut bytes = [0; BYTES];
         bytes.copy_from_slice(digest(&SHA256, token).as_ref());
         Digest(bytes)
     }
 
-    /// Parses 64 hexadecimal digits. Fails for the digest of a weak token. The error does not
-    /// quote the text, because it may be the token itself.
+    /// Parses 64 hexadecimal digits. Fails for the digest of a weak token. The error does not quote
+    /// the text, which may be the token itself.
     pub fn parse(text: &str) -> Result<Digest, &'static str> {
         const SHAPE: &str = "expected 64 hexadecimal digits: the SHA-256 digest of a token, as \
                              `tollgate token` prints it";
@@ -70,13 +70,14 @@ impl Digest {
         }
         let parsed = Digest(bytes);
         let is_uniform = bytes.iter().all(|byte| *byte == bytes[0]);
-        if is_uniform || WEAK.iter().any(|word| parsed.equals(&Digest::of(word.as_bytes()))) {
-            return Err("the digest of a weak token; make a new one with `tollgate token`");
+        if is_uniform || WEAK.iter().any(|word| parsed.equals(&Digest::compute(word.as_bytes()))) {
+            return Err("this is the digest of a weak token; create a new one with `tollgate \
+                token`");
         }
         Ok(parsed)
     }
 
-    /// The digest in hexadecimal digits.
+    /// Returns the digest in hexadecimal digits.
     pub fn hex(&self) -> String {
         let mut text = String::with_capacity(2 * BYTES);
         for byte in self.0 {
@@ -92,17 +93,18 @@ impl Digest {
     }
 }
 
-/// Compares two secrets in a time that depends on their length only.
+/// Compares two secrets in a time that depends only on their length.
 pub(super) fn equal(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len()
         && black_box(one.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b))) == 0
 }
 
-/// A new token of 256 bits, base64url. Fails if the system has no random numbers.
+/// Generates a token of 256 random bits in base64url. Fails if the operating system returns no
+/// random numbers.
 pub fn generate() -> Result<String, &'static str> {
     let mut bytes = [0; BYTES];
     let filled = SystemRandom::new().fill(&mut bytes);
-    filled.map_err(|_| "the system gives no random numbers")?;
+    filled.map_err(|_| "the operating system returned no random numbers")?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
@@ -115,14 +117,14 @@ mod tests {
         let token = generate().unwrap();
         assert_eq!(token.len(), 43);
         assert_ne!(generate().unwrap(), token);
-        let of_token = Digest::of(token.as_bytes());
-        for text in [of_token.hex(), of_token.hex().to_uppercase()] {
-            assert!(Digest::parse(&text).unwrap().equals(&of_token));
+        let digest = Digest::compute(token.as_bytes());
+        for text in [digest.hex(), digest.hex().to_uppercase()] {
+            assert!(Digest::parse(&text).unwrap().equals(&digest));
         }
         let known = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
-        assert_eq!(Digest::of(b"test").hex(), known);
+        assert_eq!(Digest::compute(b"test").hex(), known);
         let uniform = "0".repeat(64);
-        for weak in [known, &uniform, &Digest::of(b"").hex()] {
+        for weak in [known, &uniform, &Digest::compute(b"").hex()] {
             assert!(Digest::parse(weak).is_err_and(|error| error.contains("weak")), "{weak}");
         }
         for bad in ["", &known[..40], &"g".repeat(64), &"é".repeat(32), &format!("{known}0")] {

@@ -1,8 +1,8 @@
-//! Streams end when the credentials of their caller expire, or when its rights change.
+//! Ends streams when the credentials of their caller expire, or when the caller's rights change.
 //!
-//! A unary call is checked when it begins. A stream can last for months, so its right is checked
-//! again: callers can be reloaded, and a JWT expires. The check repeats the authentication only if
-//! the callers changed or the credentials expired since the last check.
+//! A unary call is checked once, when it begins. A stream can last for months, during which callers
+//! are reloaded and JWTs expire, so it is checked repeatedly. The check authenticates again only if
+//! the callers have changed or the credentials have expired since the last one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,28 +18,28 @@ use super::{
 use crate::grpc::rpcs::Rpc;
 use tollgate_core::names::Namespace;
 
-/// Time between two checks of a stream.
+/// Interval between two checks of a stream.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
 
-/// The right to a stream. In the extensions of its request.
+/// The right to a stream, which is passed in the extensions of its request.
 #[derive(Clone)]
 pub(in super::super) struct Watched(Arc<Right>);
 
 /// The credentials and the rights with which a stream was opened.
 struct Right {
     access: Arc<Access>,
-    /// The credentials of the call. They are authenticated again.
+    /// The credentials of the call, for authenticating it again.
     credentials: Credentials,
     /// The RPC of the stream.
     rpc: &'static Rpc,
-    /// The namespace that the call asked for.
+    /// The namespace that the call requested.
     namespace: Namespace,
     /// The globs of the names that the caller may use.
     patterns: Vec<String>,
 }
 
 impl Watched {
-    /// The right of a caller that was just admitted.
+    /// Creates the right of a caller that has just been authorized.
     pub(super) fn new(
         access: &Arc<Access>,
         memo: &Memo,
@@ -55,7 +55,7 @@ impl Watched {
         }))
     }
 
-    /// Returns the stream. It ends with UNAUTHENTICATED once the right is lost.
+    /// Wraps a stream, which then ends with UNAUTHENTICATED once the right is lost.
     pub(in super::super) fn guard<M>(
         self,
         events: impl Stream<Item = Result<M, Status>> + Send,
@@ -92,8 +92,8 @@ impl Right {
         }
     }
 
-    /// Whether the caller may still watch the same. Other globs end the stream, even if they still
-    /// permit its name: the stream does not know which name it is for.
+    /// Whether the caller still has the same rights. Any change of its globs ends the stream, even
+    /// if they still permit its name, because the name is not known here.
     fn is_held_by(&self, memo: &Memo) -> bool {
         let asked = self.namespace.as_str().as_bytes();
         memo.caller.patterns == self.patterns && memo.caller.permit(self.rpc, Some(asked)).is_ok()

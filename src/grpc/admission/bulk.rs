@@ -1,8 +1,8 @@
 //! `AdmitTasks`, `CompleteTasks` and `RenewTasks`: several single calls in one round trip.
 //!
-//! A request that is invalid, or that fails, has its error in its place. The call fails only if
-//! nothing was decided: for a wrong number of requests, or if all of them fail for the same reason
-//! of the store.
+//! A request that is invalid or fails has its error in its place. The whole call fails only if
+//! nothing was decided: if the number of requests is out of range, or if all of them fail because
+//! of the store and for the same reason.
 
 use std::{mem::discriminant, time::Instant};
 
@@ -32,7 +32,7 @@ pub(super) async fn admit_tasks(
     let answers = handlers.engine.submit_all(&items.decisions, deadline).await;
     let answers = settled(&items, answers, deadline)?;
     let results = results(items, answers, ("AdmitTasks", &origin), |decision, answered| {
-        handlers.note_admission(&decision, &answered);
+        handlers.record_admission(&decision, &answered);
         convert::admission(decision, &answered)
     });
     Ok(Response::new(results))
@@ -70,8 +70,8 @@ pub(super) async fn renew_tasks(
     Ok(Response::new(results))
 }
 
-/// The answers of the valid requests. Fails if every request of the batch fails for the same reason
-/// of the store.
+/// Returns the answers to the valid requests. Fails if every request of the batch fails because of
+/// the store and for the same reason.
 fn settled<D, O>(
     items: &Items<D>,
     answers: Result<Vec<AnsweredItem<O>>, Error>,
@@ -80,7 +80,7 @@ fn settled<D, O>(
     let mut answers = answers
         .unwrap_or_else(|error| items.decisions.iter().map(|_| Err(error.clone())).collect());
     if monotonic() >= deadline {
-        // Redis was not sent these in time. A single call would be refused as overload.
+        // These were not sent to Redis in time. A single call would be rejected as overload.
         let unsent = answers.iter_mut().filter(|it| matches!(it, Err(Error::Overloaded)));
         unsent.for_each(|answer| *answer = Err(Error::NotReached));
     }
@@ -90,8 +90,8 @@ fn settled<D, O>(
     }
 }
 
-/// The error of all answers, if they have the same one. Unreadable values are errors of single
-/// requests.
+/// Returns the error that all answers have in common, if any. An unreadable value concerns a single
+/// request only.
 fn common_error<T>(answers: &[Result<T, Error>]) -> Option<Error> {
     let first = answers.first()?.as_ref().err()?;
     let is_common = answers.iter().all(|answer| {
@@ -100,7 +100,8 @@ fn common_error<T>(answers: &[Result<T, Error>]) -> Option<Error> {
     (is_common && !matches!(first, Error::Corrupt(_))).then(|| first.clone())
 }
 
-/// The results in the order of the requests. Logs the faults among them, as of calls of their own.
+/// Returns the results in the order of the requests. Logs the faults among them like those of
+/// single calls.
 fn results<D, O, R: Message>(
     items: Items<D>,
     answers: Vec<AnsweredItem<O>>,
@@ -169,7 +170,7 @@ mod tests {
         let engine = Arc::new(Engine::Embedded(Embedded::new(Clock::system())));
         let handlers = AdmissionHandlers::new(engine, Arc::default());
         let mut decided = 0;
-        // Each call decides the repeats of the one before, and no more.
+        // Each call decides the repeats of the previous one and nothing else.
         for _ in 0..2 {
             let answer = handlers.admit_tasks(hundred("1n")).await.expect("an answer");
             let results = results_of(&answer.into_inner());

@@ -25,8 +25,8 @@ use tollgate_core::{
 };
 use tollgate_engine::Answered;
 
-/// Converts an admission. A queued task that was dispatched has its own name; otherwise the task is
-/// the requested one.
+/// Converts an admission. A dispatched task has its own name; otherwise the response names the
+/// requested task.
 pub(super) fn admission(asked: AdmitTask, answered: &Answered<Admission>) -> pb::AdmitTaskResponse {
     use pb::AdmitDecision as Wire;
 
@@ -57,14 +57,14 @@ pub(super) fn admission(asked: AdmitTask, answered: &Answered<Admission>) -> pb:
             response.retry_after = Some(duration(*retry_after));
             Wire::Paused
         }
-        // The engine answers with the error of the limit.
+        // Cannot happen: the engine fails the call with the error of the limit.
         AdmitDecision::Limited => Wire::Unspecified,
     };
     response.set_decision(decision);
     response
 }
 
-/// Converts a completion. `degraded` says that the fallback decided, without the store.
+/// Converts a completion. `degraded` is set if the fallback decided without the store.
 pub(super) fn completion(answered: &Answered<Completion>) -> pb::CompleteTaskResponse {
     let (completion, degraded) = (&answered.outcome, answered.is_degraded());
     let verdict = match completion.verdict {
@@ -146,12 +146,12 @@ pub(super) fn pool(
     }
 }
 
-/// A pool whose stored values cannot be read: all fields except the name are unset.
+/// Builds a pool whose stored values cannot be read: all fields except the name are unset.
 pub(super) fn unreadable_pool(name: &Name) -> pb::Pool {
     pb::Pool { pool: name.local_bytes(), ..pb::Pool::default() }
 }
 
-/// Converts a page of leases; an empty token for the last page.
+/// Converts a page of leases; the token of the last page is empty.
 pub(super) fn lease_page(
     pool: &Name,
     namespace: &Namespace,
@@ -177,7 +177,7 @@ fn lease(pool: Bytes, device_id: Bytes, task_id: Bytes, lease: &AsOf<Lease>) -> 
     }
 }
 
-/// Converts the use of a pool. `over_by` is above 0 only after the capacity was lowered.
+/// Converts the usage of a pool. `over_by` is above 0 only after the capacity has been lowered.
 fn usage(usage: &PoolUsage) -> pb::Usage {
     pb::Usage {
         capacity: usage.capacity,

@@ -1,4 +1,4 @@
-//! The answer to a batch, in protobuf.
+//! The encoded answer to a batch.
 
 use bytes::{Buf, BufMut};
 use prost::{
@@ -10,7 +10,7 @@ use prost::{
 
 use super::super::pb;
 
-// The numbers of fields that the answers to batches share. They have no others.
+// The field numbers that the answers to all batches have in common. They have no other fields.
 const RESULTS: u32 = 1;
 const RESPONSE: u32 = 1;
 const ERROR: u32 = 2;
@@ -19,13 +19,13 @@ const RESULT_BYTES: usize = 128;
 
 /// The results of a batch: `AdmitTasksResponse`, `CompleteTasksResponse` or `RenewTasksResponse`.
 ///
-/// Each result is encoded as soon as it is made. A vector of results would take 400 bytes for each.
-/// prost would compute the length of each message in it once for each message around it.
+/// Each result is encoded as soon as it is available. In a vector, each would take 400 bytes, and
+/// prost would compute the length of a nested message once for each enclosing message.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct EncodedResults(Vec<u8>);
 
 impl EncodedResults {
-    /// An answer with space for this number of results.
+    /// Creates an answer with space for this number of results.
     pub(super) fn with_capacity(results: usize) -> EncodedResults {
         EncodedResults(Vec::with_capacity(results * RESULT_BYTES))
     }
@@ -40,7 +40,7 @@ impl EncodedResults {
         self.encode(ERROR, error);
     }
 
-    /// Encodes a result with this field.
+    /// Encodes a result that consists of this field.
     fn encode(&mut self, field: u32, value: &impl Message) {
         let length = value.encoded_len();
         let result = key_len(field) + encoded_len_varint(length as u64) + length;
@@ -57,7 +57,7 @@ impl Message for EncodedResults {
         to.put_slice(&self.0);
     }
 
-    /// Answers are not decoded here.
+    /// Answers are never decoded here.
     fn merge_field(
         &mut self,
         tag: u32,

@@ -1,4 +1,4 @@
-//! Parses requests into decisions. Each function reports all violations of a request at once.
+//! Parses requests into decisions. Each function reports all violations of a request together.
 
 mod items;
 mod tasks;
@@ -21,9 +21,9 @@ use tollgate_core::{
 };
 use tollgate_engine::PartitionCursor;
 
-/// Parses a request, and how long the call waits; 0 for not at all. Without `task_id` the call asks
-/// for the oldest queued task of the device. The settings are those of the configuration for this
-/// pool.
+/// Parses a request, and how long the call may wait, which is 0 if it does not wait. Without
+/// `task_id` the call asks for the device's oldest queued task. The settings are those of the
+/// configuration for this pool.
 pub(super) fn admit_task(
     request: pb::AdmitTaskRequest,
     scope: Scope,
@@ -51,7 +51,8 @@ fn admit(
     Some(AdmitTask { pool, device, task, lease_duration, settings, waiting: None })
 }
 
-/// Parses a result. An unset outcome is a success, and without `fencing_token` no token is compared.
+/// Parses a result. An unset outcome means success, and without `fencing_token` no token is
+/// compared.
 pub(super) fn complete_task(
     request: pb::CompleteTaskRequest,
     scope: Scope,
@@ -86,7 +87,7 @@ fn complete(
     })
 }
 
-/// Parses a renewal. Without `lease_duration` the lease gets the length of the pool's setting.
+/// Parses a renewal. Without `lease_duration` the lease gets the length set for the pool.
 pub(super) fn renew_task(
     request: pb::RenewTaskRequest,
     scope: Scope,
@@ -178,7 +179,7 @@ pub(super) fn configure_pool(
     }))
 }
 
-/// Parses the full name of a task. Only the pool is subject to permissions and namespaces.
+/// Parses the full name of a task. Permissions and namespaces apply to the pool only.
 fn task_name(fields: &mut Fields, pool: Bytes, device: Bytes, task: Bytes) -> Option<TaskName> {
     let pool = fields.partition("pool", pool);
     let device = fields.name("device_id", device);

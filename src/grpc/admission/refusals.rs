@@ -1,4 +1,4 @@
-//! Counts, per pool, the AdmitTask calls that this server answered FULL.
+//! Counts the AdmitTask calls that this server has answered FULL, per pool.
 
 use std::{collections::HashMap, mem};
 
@@ -7,8 +7,8 @@ use ahash::RandomState;
 use tollgate_core::names::Name;
 use tollgate_telemetry::metrics::ByThread;
 
-/// Number of pools per generation. A thread has two generations, so it counts at most twice as many
-/// pools.
+/// Number of pools per generation. A thread keeps two generations, so it counts at most twice as
+/// many pools.
 const GENERATION: usize = 1_000;
 
 /// The FULL answers of one pool.
@@ -20,8 +20,8 @@ pub(super) struct Refused {
     pub(super) cached: u64,
 }
 
-/// The counts of the pools that were refused most recently. Pools beyond the bound lose their
-/// count. Each thread counts for itself: a storm of refusals on all threads waits for no lock.
+/// The counts of the pools that refused calls most recently; further pools lose their count. Each
+/// thread counts for itself, so that a storm of refusals on all threads contends for no lock.
 #[derive(Debug, Default)]
 pub(super) struct Refusals(ByThread<FullCounts>);
 
@@ -39,7 +39,7 @@ impl Refusals {
     }
 
     /// Returns the counts of a pool; zero if the pool is not counted.
-    pub(super) fn of(&self, pool: &Name) -> Refused {
+    pub(super) fn lookup(&self, pool: &Name) -> Refused {
         let mut sum = Refused::default();
         self.0.each(|counts| {
             let count = counts.young.get(pool.as_bytes()).or(counts.old.get(pool.as_bytes()));
@@ -62,7 +62,7 @@ impl FullCounts {
         if self.young.len() >= GENERATION {
             self.old = mem::take(&mut self.young);
         }
-        // A copy: the name is a slice of a message, which must not stay in memory.
+        // Copied, because the name is a slice of a message, which must not stay in memory.
         self.young.insert(pool.into(), count);
     }
 }
@@ -87,7 +87,7 @@ mod tests {
                 scope.spawn(|| (0..1000).for_each(|number| refusals.add(&pool, number % 4 == 0)));
             }
         });
-        assert_eq!(refusals.of(&pool), Refused { all: 20_000, cached: 5_000 });
+        assert_eq!(refusals.lookup(&pool), Refused { all: 20_000, cached: 5_000 });
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tollgate_core::{
 };
 use tollgate_engine::feed::{Start, Topic};
 
-/// Maximum length of a cursor, digits: a number below 2^53.
+/// Maximum number of digits in a cursor, which is a number below 2^53.
 const DIGITS_MAX: usize = 16;
 
 /// The feed topic of a pool.
@@ -88,7 +88,7 @@ fn pool_event(event: Event) -> pb::PoolEvent {
         Some(Outcome::Succeeded) => pb::Outcome::Succeeded,
         Some(Outcome::Failed) => pb::Outcome::Failed,
     };
-    // Both ids are slices of the event's name, which all watchers share.
+    // Both ids are slices of the event's name, whose buffer all watchers share.
     let (device, task) = event.device_and_task();
     let (device, task) = (device.len(), task.len());
     let member = Bytes::from_owner(event.member);

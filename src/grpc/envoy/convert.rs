@@ -9,7 +9,7 @@ use super::{
 };
 use tollgate_core::envoy::{DescriptorRuling, EnvoyRules, EnvoySettings, Ruling};
 
-/// The response to a request whose domain has no rules: each descriptor is OK.
+/// Builds the response to a request whose domain has no rules: each descriptor is OK.
 pub(super) fn without_domain(request: &RateLimitRequest, rules: &EnvoyRules) -> RateLimitResponse {
     let none = request.descriptors.iter().map(|_| DescriptorRuling::NoLimit);
     let none: Vec<_> = none.collect();
@@ -27,10 +27,10 @@ pub(super) fn response(
     RateLimitResponse {
         overall_code: code.into(),
         statuses: descriptors.iter().map(status).collect(),
-        response_headers_to_add: headers::of(descriptors, ruling, settings.headers),
+        response_headers_to_add: headers::build(descriptors, ruling, settings.headers),
         dynamic_metadata: settings
             .dynamic_metadata
-            .then(|| metadata::of(request, descriptors, ruling)),
+            .then(|| metadata::build(request, descriptors, ruling)),
     }
 }
 

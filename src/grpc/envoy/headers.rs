@@ -1,4 +1,4 @@
-//! Headers that answers add to the response of the proxy.
+//! The headers that the proxy adds to its response.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ fn header(key: &'static str, value: String) -> HeaderValue {
 }
 
 /// The headers of an answer; none if no limit applies.
-pub(super) fn of(
+pub(super) fn build(
     descriptors: &[DescriptorRuling<'_>],
     ruling: &Ruling,
     headers: Headers,
@@ -49,8 +49,8 @@ fn limited<'d>(
     }
 }
 
-/// The name of a limit as a string of structured fields (RFC 9651): ASCII, with quotes escaped. A
-/// rule without a name has its path in the file.
+/// Returns the name of a limit as a string of Structured Fields (RFC 9651): ASCII, with quotes
+/// escaped. A rule without a name is named by its path in the file.
 fn quoted(limit: &DescriptorLimit<'_>) -> String {
     let name = match limit.rule {
         Some(rule) if rule.name.is_empty() => &*rule.key,

@@ -1,4 +1,4 @@
-//! The same service over HTTP/1.1 with JSON, as `POST /json` of envoyproxy/ratelimit.
+//! The same service as JSON over HTTP/1.1, like `POST /json` of envoyproxy/ratelimit.
 
 use std::{
     sync::{Arc, LazyLock},
@@ -24,14 +24,14 @@ use tollgate_core::time::monotonic;
 use tollgate_engine::Engine;
 use tollgate_http::deadline::DEFAULT;
 
-/// The longest body, bytes.
+/// Maximum length of a body, bytes.
 pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
 const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
-static REQUEST: LazyLock<Option<MessageDescriptor>> = LazyLock::new(|| of("RateLimitRequest"));
-static RESPONSE: LazyLock<Option<MessageDescriptor>> = LazyLock::new(|| of("RateLimitResponse"));
+static REQUEST: LazyLock<Option<MessageDescriptor>> = LazyLock::new(|| find("RateLimitRequest"));
+static RESPONSE: LazyLock<Option<MessageDescriptor>> = LazyLock::new(|| find("RateLimitResponse"));
 
-fn of(name: &str) -> Option<MessageDescriptor> {
+fn find(name: &str) -> Option<MessageDescriptor> {
     let pool = DescriptorPool::decode(DESCRIPTORS).ok()?;
     pool.get_message_by_name(&format!("envoy.service.ratelimit.v3.{name}"))
 }
@@ -53,13 +53,13 @@ impl JsonService {
         JsonService { handlers: EnvoyHandlers::new(engine, rules), access }
     }
 
-    /// The rules as text.
+    /// Returns the rules as text.
     pub(crate) fn dump(&self) -> String {
         super::rules_of(&self.handlers.rules).dump()
     }
 
-    /// Checks the token of a caller, which needs the same one as for gRPC, before its body is read.
-    /// The error is an answer.
+    /// Checks the token of a caller before its body is read. The token is the same as for gRPC. The
+    /// error is the answer.
     pub(crate) fn scope(&self, headers: &HeaderMap) -> Result<Scope, (StatusCode, String)> {
         if self.access.is_open() {
             return Ok(Scope::default());
@@ -68,7 +68,7 @@ impl JsonService {
         granted.map(|granted| granted.scope.unwrap_or_default()).map_err(|error| failed(&error))
     }
 
-    /// Answers a body: 200 if the request passes, 429 if not. The body of an error is text.
+    /// Answers a request body: 200 if the request passes, 429 if not. The body of an error is text.
     pub(crate) async fn answer(&self, scope: Scope, body: &[u8]) -> (StatusCode, String) {
         let Some(request) = decoded(body) else {
             return (StatusCode::BAD_REQUEST, "the body is not a RateLimitRequest\n".to_owned());
@@ -82,14 +82,19 @@ impl JsonService {
                 let status = if is_over { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK };
                 match encoded(&answer) {
                     Some(text) => (status, text),
-                    None => (StatusCode::INTERNAL_SERVER_ERROR, "no JSON\n".to_owned()),
+                    None => (
+                        StatusCode::INTERNAL_SERVER_ERROR,
+                        "the response cannot be encoded \
+                        as JSON\n"
+                            .to_owned(),
+                    ),
                 }
             }
         }
     }
 }
 
-/// The HTTP status of an error.
+/// Returns the HTTP status and the body for an error.
 fn failed(status: &tonic::Status) -> (StatusCode, String) {
     let code = match status.code() {
         Code::Unauthenticated => StatusCode::UNAUTHORIZED,

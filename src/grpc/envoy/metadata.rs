@@ -1,4 +1,4 @@
-//! Dynamic metadata of answers, for later filters of the proxy.
+//! Dynamic metadata for later filters of the proxy.
 
 use prost_types::{ListValue, Struct, Value, value::Kind};
 use serde_json::{Map, Value as Json};
@@ -29,8 +29,8 @@ fn structure(fields: impl IntoIterator<Item = (String, Value)>) -> Struct {
     Struct { fields: fields.into_iter().collect() }
 }
 
-/// The metadata: the request, and the merged metadata of the rules that passed.
-pub(super) fn of(
+/// Builds the metadata: the request, and the merged metadata of the rules that passed.
+pub(super) fn build(
     request: &RateLimitRequest,
     descriptors: &[DescriptorRuling<'_>],
     ruling: &Ruling,
@@ -57,14 +57,14 @@ pub(super) fn of(
     all
 }
 
-/// A descriptor: its entries as `KEY=VALUE`, its limit and its hits.
+/// Describes a descriptor: its entries as `KEY=VALUE`, its limit and its hits.
 fn described(descriptor: &RateLimitDescriptor) -> Value {
     let entries = descriptor.entries.iter();
     let entries = entries.map(|it| string(format!("{}={}", text(&it.key), text(&it.value))));
     let mut fields = structure([("entries".to_owned(), list(entries.collect()))]);
     if let Some(limit) = &descriptor.limit {
         let unit = RateUnit::from_number(limit.unit).map_or("UNKNOWN", RateUnit::name);
-        // The text form of protobuf leaves out 0.
+        // Protobuf's text format omits 0.
         let limit = match limit.requests_per_unit {
             0 => format!("unit:{unit}"),
             requests => format!("requests_per_unit:{requests} unit:{unit}"),
@@ -77,7 +77,7 @@ fn described(descriptor: &RateLimitDescriptor) -> Value {
     value(Kind::StructValue(fields))
 }
 
-/// Metadata of the YAML as protobuf.
+/// Converts metadata from YAML to protobuf.
 fn converted(json: &Json) -> Value {
     value(match json {
         Json::Null => Kind::NullValue(0),

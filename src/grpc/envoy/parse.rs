@@ -24,7 +24,7 @@ use tollgate_core::{
 /// What happens to a descriptor.
 #[derive(Debug)]
 pub(super) enum Planned<'r> {
-    /// No rule applies, or another one replaces it.
+    /// No rule applies, or another rule replaces the one that does.
     NoLimit,
     /// The rule is unlimited.
     Unlimited,
@@ -60,12 +60,12 @@ pub(super) fn check(request: &RateLimitRequest) -> Result<(), Status> {
     if violations.is_empty() { Ok(()) } else { Err(status::invalid(violations, 0)) }
 }
 
-/// Key and value of each entry.
+/// Returns the key and value of each entry.
 fn entries(descriptor: &RateLimitDescriptor) -> impl Iterator<Item = (&[u8], &[u8])> {
     descriptor.entries.iter().map(|entry| (&*entry.key, &*entry.value))
 }
 
-/// The limit of a descriptor, before rules that replace others.
+/// The limit of a descriptor, before rules replace others.
 enum Matched<'r> {
     None,
     Rule(Found<'r>),
@@ -79,7 +79,7 @@ pub(super) fn plan<'r>(
     domain: &'r Domain,
     rules: &'r EnvoyRules,
 ) -> Result<(Vec<Planned<'r>>, Vec<CountHits>), Status> {
-    scope.note(&domain.permission);
+    scope.record(&domain.permission);
     if !scope.permits(&domain.permission) {
         return Err(status::name_denied(scope.caller(), "domain"));
     }
@@ -128,7 +128,7 @@ struct Planner<'r, 'q> {
 }
 
 impl<'r> Planner<'r, '_> {
-    /// Plans a descriptor whose limit comes with it.
+    /// Plans a descriptor that brings its own limit.
     fn overridden(
         &mut self,
         descriptor: &RateLimitDescriptor,
@@ -146,7 +146,7 @@ impl<'r> Planner<'r, '_> {
         Planned::Count { limit, hits }
     }
 
-    /// Plans a descriptor with a rule.
+    /// Plans a descriptor that a rule applies to.
     fn found(&mut self, descriptor: &RateLimitDescriptor, found: &Found<'r>) -> Planned<'r> {
         let rule: &'r EnvoyRule = found.rule;
         let name = counter_name(found.counted(entries(descriptor)));
@@ -160,8 +160,8 @@ impl<'r> Planner<'r, '_> {
         Planned::Count { limit, hits }
     }
 
-    /// Adds the decision about a counter. Returns its hits: those of the descriptor, otherwise those
-    /// of the request, of which 0 is 1.
+    /// Adds the decision on a counter. Returns its hits: those of the descriptor, or else those of
+    /// the request, where 0 means 1.
     fn count(
         &mut self,
         descriptor: &RateLimitDescriptor,
@@ -177,7 +177,7 @@ impl<'r> Planner<'r, '_> {
             cost: u32::try_from(hits).unwrap_or(u32::MAX),
             request: None,
         };
-        // More hits than a cost can be exceed the largest limit, too.
+        // Hits above the largest cost also exceed the largest limit.
         let max = if hits > u64::from(u32::MAX) { max.min(u32::MAX - 1) } else { max };
         let reports = self.domain.counting != Counting::Each;
         self.counts.push(CountHits { check, max, reports, is_share: false });
@@ -185,7 +185,7 @@ impl<'r> Planner<'r, '_> {
     }
 }
 
-/// What happens to the request if the limit of a counter is exceeded, for each counter.
+/// Returns what happens to the request if the limit of a counter is exceeded, for each counter.
 pub(super) fn enforcements(planned: &[Planned<'_>], settings: &EnvoySettings) -> Vec<Enforcement> {
     let limits = || {
         planned.iter().filter_map(|planned| match planned {
@@ -198,13 +198,13 @@ pub(super) fn enforcements(planned: &[Planned<'_>], settings: &EnvoySettings) ->
     limits().map(|limit| limit.enforcement(settings, can_refuse)).collect()
 }
 
-/// The error for a request with more counters than one step decides.
+/// Builds the error for a request with more counters than one atomic step can decide.
 pub(super) fn too_many_counters() -> Status {
     let valid = format!("must be at most {COUNT_ALL_MAX} with a rule, with all_or_nothing");
     status::invalid(vec![FieldViolation::new("descriptors", valid)], 0)
 }
 
-/// Text of a request; other bytes are replaced.
+/// Returns bytes of a request as text; invalid UTF-8 is replaced.
 pub(super) fn text(bytes: &Bytes) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -1,4 +1,4 @@
-//! The messages have the same bytes as those of Envoy's own files, which `envoy-types` has.
+//! The messages are encoded like those of Envoy's own proto files, which `envoy-types` contains.
 
 use envoy_types::pb::{
     envoy::{
@@ -36,7 +36,7 @@ fn list<T>(random: &mut ChaCha8Rng, mut make: impl FnMut(&mut ChaCha8Rng) -> T) 
     (0..length).map(|_| make(random)).collect()
 }
 
-/// A number of any length, often 0.
+/// A number of random length, often 0.
 fn number(random: &mut ChaCha8Rng) -> u64 {
     random.random::<u64>().checked_shr(random.random_range(0..70)).unwrap_or(0)
 }
@@ -73,7 +73,7 @@ fn response(random: &mut ChaCha8Rng) -> RateLimitResponse {
         }),
         ..DescriptorStatus::default()
     };
-    // One field: the order of several is that of a map.
+    // Only one field, because the order of several depends on a map.
     let metadata = |random: &mut ChaCha8Rng| Struct {
         fields: [(text(random), Value { kind: Some(Kind::StringValue(text(random))) })].into(),
     };
@@ -90,14 +90,14 @@ fn response(random: &mut ChaCha8Rng) -> RateLimitResponse {
     }
 }
 
-/// Their bytes are read and written again as ours, and the other way around.
+/// Checks that each side decodes the other's bytes and encodes them unchanged.
 fn agree<T, O>(theirs: &T)
 where
     T: Message + Default + PartialEq + std::fmt::Debug,
     O: Message + Default,
 {
     let bytes = theirs.encode_to_vec();
-    let ours = O::decode(&*bytes).expect("our messages read theirs").encode_to_vec();
+    let ours = O::decode(&*bytes).expect("our messages decode theirs").encode_to_vec();
     assert_eq!(bytes, ours, "{theirs:?}");
     assert_eq!(T::decode(&*ours).as_ref(), Ok(theirs));
 }

@@ -1,4 +1,4 @@
-//! Parses requests into decisions. Each function reports all violations of a request at once.
+//! Parses requests into decisions. Each function reports all violations of a request together.
 
 use bytes::Bytes;
 use tonic::Status;
@@ -10,7 +10,8 @@ use tollgate_core::{
     time::Millis,
 };
 
-/// Parses a request, and how long the call waits; 0 for not at all. The lease is 30 s by default.
+/// Parses a request, and how long the call may wait, which is 0 if it does not wait. The lease is
+/// 30 s by default.
 pub(super) fn acquire_lock(
     request: pb::AcquireLockRequest,
     scope: Scope,
@@ -27,7 +28,7 @@ pub(super) fn acquire_lock(
     }))
 }
 
-/// Parses a renewal. Without `lease_duration` the lease gets its previous length.
+/// Parses a renewal. Without `lease_duration` the lease keeps its length.
 pub(super) fn renew_lock(request: pb::RenewLockRequest, scope: Scope) -> Result<RenewLock, Status> {
     let mut fields = Fields::new(scope);
     let held = name_and_owner(&mut fields, request.name, request.owner);
@@ -53,7 +54,7 @@ pub(super) fn get_lock(request: pb::GetLockRequest, scope: Scope) -> Result<GetL
     fields.finish(name.map(|name| GetLock { name }))
 }
 
-/// Parses lock and owner. Only the lock is subject to permissions and namespaces.
+/// Parses the lock and its owner. Permissions and namespaces apply to the lock only.
 fn name_and_owner(fields: &mut Fields, name: Bytes, owner: Bytes) -> Option<(Name, Name)> {
     let (name, owner) = (fields.partition("name", name), fields.name("owner", owner));
     name.zip(owner)

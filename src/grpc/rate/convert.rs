@@ -13,8 +13,8 @@ use tollgate_core::rate::{
 };
 use tollgate_engine::Answered;
 
-/// Converts a check. Fails with FAILED_PRECONDITION if the key has usage under too many limit
-/// names.
+/// Converts a check. Fails with FAILED_PRECONDITION if the key already has usage under too many
+/// limit names.
 pub(super) fn checked(
     asked: &CheckRate,
     checked: Answered<CheckOutcome>,
@@ -28,7 +28,8 @@ pub(super) fn checked(
     }
 }
 
-/// Converts an answer. After a refusal of the fallback `limits` is empty: the usage is unknown.
+/// Converts an answer. If the fallback refused the call, `limits` is empty, because the usage is
+/// unknown.
 fn decided(asked: &CheckRate, answer: Answer, replayed: bool) -> pb::CheckRateResponse {
     let verdict = match answer.verdict {
         Verdict::Allow => pb::RateVerdict::Allow,
@@ -37,7 +38,7 @@ fn decided(asked: &CheckRate, answer: Answer, replayed: bool) -> pb::CheckRateRe
         Verdict::Ban => pb::RateVerdict::Ban,
     };
     let limits = asked.rule.limits.iter().zip(&answer.limits);
-    // A call of cost 0 gets the answer of a call of cost 1.
+    // A call of cost 0 gets the answer that a call of cost 1 would get.
     let cost = (answer.verdict == Verdict::Throttle).then(|| asked.cost.max(1));
     pb::CheckRateResponse {
         verdict: verdict.into(),
@@ -53,14 +54,14 @@ fn decided(asked: &CheckRate, answer: Answer, replayed: bool) -> pb::CheckRateRe
     }
 }
 
-/// The response of a check that failed, in a batch with other checks.
+/// Builds the response for a failed check in a batch.
 pub(super) fn undecided(status: &Status) -> pb::CheckRateResponse {
     let error = format!("{}: {}", status::code_name(status.code()), status.message()).into();
     pb::CheckRateResponse { error, ..pb::CheckRateResponse::default() }
 }
 
-/// Converts the usage of a limit. The largest count of a token bucket is its burst. `refused` is the
-/// cost of a call that some limit refused.
+/// Converts the usage of a limit. The maximum count of a token bucket is its burst. `refused` is
+/// the cost of a call that some limit has refused.
 fn limit_usage(limit: &Limit, used: &LimitUse, refused: Option<u32>) -> pb::LimitUsage {
     pb::LimitUsage {
         name: Bytes::copy_from_slice(&limit.name),
@@ -73,7 +74,7 @@ fn limit_usage(limit: &Limit, used: &LimitUse, refused: Option<u32>) -> pb::Limi
     }
 }
 
-/// Converts the state of a key. No limit has refused a call.
+/// Converts the state of a key, for which no call was refused.
 pub(super) fn key_state(asked: &GetKey, state: KeyState) -> pb::GetKeyResponse {
     let rule = asked.rule.as_ref();
     let limits = rule.into_iter().flat_map(|rule| rule.limits.iter().zip(&state.limits));
@@ -84,7 +85,7 @@ pub(super) fn key_state(asked: &GetKey, state: KeyState) -> pb::GetKeyResponse {
     }
 }
 
-/// Converts a ban in force.
+/// Converts a ban that is in force.
 pub(super) fn ban(key: &[u8], ban: Ban) -> pb::Ban {
     pb::Ban {
         key: Bytes::copy_from_slice(key),
@@ -95,7 +96,7 @@ pub(super) fn ban(key: &[u8], ban: Ban) -> pb::Ban {
     }
 }
 
-/// A ban whose stored values cannot be read: all fields except the key are unset.
+/// Builds a ban whose stored values cannot be read: all fields except the key are unset.
 pub(super) fn unreadable_ban(key: &[u8]) -> pb::Ban {
     pb::Ban { key: Bytes::copy_from_slice(key), ..pb::Ban::default() }
 }

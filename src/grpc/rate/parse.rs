@@ -1,4 +1,4 @@
-//! Parses requests into decisions. Each function reports all violations of a request at once.
+//! Parses requests into decisions. Each function reports all violations of a request together.
 
 use std::{ops::RangeInclusive, sync::Arc};
 
@@ -16,8 +16,8 @@ use tollgate_core::{
     time::Millis,
 };
 
-/// Parses a check: against a policy, or a rule in the request. Fails with NOT_FOUND for an unknown
-/// policy.
+/// Parses a check against a policy or against a rule in the request. Fails with NOT_FOUND if the
+/// policy is unknown.
 pub(super) fn check_rate(
     request: pb::CheckRateRequest,
     scope: Scope,
@@ -28,8 +28,8 @@ pub(super) fn check_rate(
     fields.finish(check)?
 }
 
-/// Parses a batch: 1 to 100 checks, each with its own policy or rule. An invalid check or an unknown
-/// policy fails the whole batch.
+/// Parses a batch of 1 to 100 checks, each with its own policy or rule. An invalid check or an
+/// unknown policy fails the whole batch.
 pub(super) fn check_rates(
     request: pb::CheckRatesRequest,
     scope: Scope,
@@ -50,8 +50,8 @@ pub(super) fn check_rates(
     fields.finish(checks)?.into_iter().collect()
 }
 
-/// Parses a check. `Some(Err)` is NOT_FOUND for an unknown policy, which is returned only if there
-/// is no violation.
+/// Parses a check. `Some(Err)` is NOT_FOUND for an unknown policy, which applies only if there is
+/// no violation.
 fn check(
     fields: &mut Fields,
     request: pb::CheckRateRequest,
@@ -94,15 +94,15 @@ fn check(
     Some(Ok(CheckRate { name, rule, cost, request: id }))
 }
 
-/// Parses the rule of a request. [`RuleSpec::build`] checks all but the lengths of durations.
+/// Parses the rule of a request. [`RuleSpec::build`] checks everything except the range of
+/// durations.
 fn rule(fields: &mut Fields, rule: pb::Rule) -> Option<Rule> {
     let utc_offset = rule.utc_offset.map_or(Some(0), |offset| minutes(&offset));
     if utc_offset.is_none() {
         fields.violation("utc_offset", "must be -14h to 14h, whole minutes");
     }
     let ban_memory = fields.duration("ban_memory", rule.ban_memory, LENGTH_MIN..=LENGTH_MAX);
-    // The number is checked before the elements are parsed: a message has space for a million
-    // elements.
+    // Checked before the elements are parsed, since a message has space for a million elements.
     let limits = few(fields, "limits", rule.limits, bounds::RULE_LIMITS)?.into_iter().enumerate();
     let limits = limits
         .map(|(i, spec)| fields.below(format_args!("limits[{i}]."), |fields| limit(fields, spec)))
@@ -182,7 +182,7 @@ fn tier(fields: &mut Fields, tier: pb::Tier) -> TierSpec {
     TierSpec { above: tier.above, action, ban_durations: ban_durations.collect() }
 }
 
-/// Converts to whole minutes, positive or negative; `None` for fractions.
+/// Converts to whole minutes, positive or negative; `None` for fractions of a minute.
 fn minutes(offset: &prost_types::Duration) -> Option<i32> {
     let whole = offset.nanos == 0 && offset.seconds % 60 == 0;
     whole.then(|| i32::try_from(offset.seconds / 60).ok()).flatten()
@@ -217,7 +217,8 @@ pub(super) fn meter_name(
     Ok(MeterName::new(policy?.as_ref(), &key))
 }
 
-/// Returns the metadata `x-tollgate-actor`, which identifies the caller; empty if it is missing.
+/// Returns the metadata `x-tollgate-actor`, which names the person or program behind the call;
+/// empty if it is missing.
 pub(super) fn actor<T>(request: &Request<T>) -> Bytes {
     let actor = request.metadata().get("x-tollgate-actor");
     actor.map_or_else(Bytes::new, |actor| Bytes::copy_from_slice(actor.as_encoded_bytes()))
@@ -251,7 +252,7 @@ pub(super) fn ban(
     })
 }
 
-/// Parses the end of a ban. `actor` is checked like a field of the request.
+/// Parses a request to lift a ban. `actor` is checked like a field of the request.
 pub(super) fn unban(
     request: pb::UnbanRequest,
     scope: Scope,
@@ -266,7 +267,7 @@ pub(super) fn unban(
     Ok(UnbanKey { name: MeterName::new(policy?.as_ref(), &key), actor: actor.into() })
 }
 
-/// Parses a GetKey request. A domain of Envoy's service has no rule.
+/// Parses a GetKey request. Domains of Envoy's service have no rule.
 pub(super) fn get_key(
     request: pb::GetKeyRequest,
     scope: Scope,
@@ -283,7 +284,7 @@ pub(super) fn get_key(
     Ok(GetKey { name: MeterName::new(Some(&policy), &key), rule })
 }
 
-/// Parses a listing. Without a policy it lists the keys whose rules came with calls.
+/// Parses a listing. Without a policy it lists the keys whose rules came with the calls.
 pub(super) fn list_bans(
     request: pb::ListBansRequest,
     scope: Scope,

@@ -14,14 +14,14 @@ use tollgate_core::{
 use tollgate_engine::feed::{Start, Topic};
 
 /// Maximum length of one number in a cursor, bytes: a varint (seven bits per byte, least
-/// significant first) of a number below 2^53.
+/// significant first) below 2^53.
 const NUMBER_BYTES_MAX: u32 = 8;
 
 /// The feed topic of a policy.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct RateEvents(Name);
 
-/// Parses the policy and the start of the stream. Fails with NOT_FOUND for an unknown policy.
+/// Parses the policy and the start of the stream. Fails with NOT_FOUND if the policy is unknown.
 pub(super) fn parse(
     request: pb::WatchRatesRequest,
     scope: Scope,

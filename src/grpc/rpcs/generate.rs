@@ -1,6 +1,6 @@
-//! Generates the table of RPCs from the compiled descriptors and the options in
-//! `proto/tollgate/v1/options.proto`. The build script runs this module; tests run it on descriptors
-//! whose options are missing.
+//! Generates the table of RPCs from the compiled descriptors and their options
+//! (`proto/tollgate/v1/options.proto`). The build script runs this module; tests run it on
+//! descriptors without options.
 
 mod options;
 
@@ -12,10 +12,10 @@ use self::options::{ENVOY, OptionReader};
 
 /// The package of our own services.
 const PACKAGE: &str = "tollgate.v1";
-/// Maximum number of bounded fields of one message: the counters of a scan are on the stack.
+/// Maximum number of bounded fields in one message, because a scan keeps its counters on the stack.
 const FIELDS_MAX: usize = 2;
 
-/// Services that crates of tonic implement. Their descriptors are not in `proto/`, and their calls
+/// RPCs of services that tonic's crates implement. Their descriptors are not in `proto/`, and they
 /// need no permission.
 const LIBRARY_RPCS: [(&str, &str, &str); 5] = [
     ("grpc.health.v1.Health", "Check", "unary"),
@@ -33,7 +33,7 @@ const OTHER_ROUTE: &str =
 struct ServiceSpec {
     /// The name in Rust, such as `Stock` for `StockService`.
     name: String,
-    /// The name in paths of calls, with its package.
+    /// The name in URL paths, including the package.
     full_name: String,
     rpcs: Vec<RpcSpec>,
 }
@@ -49,7 +49,7 @@ struct RpcSpec {
     request: MessageDescriptor,
 }
 
-/// A field whose elements are counted, or whose message has such fields.
+/// A field whose elements are counted, or whose message contains such fields.
 struct FieldSpec {
     name: String,
     number: u32,
@@ -96,14 +96,14 @@ pub(crate) fn generate(pool: &DescriptorPool) -> Result<Generated, String> {
     if problems.is_empty() { Ok(generated) } else { Err(problems) }
 }
 
-/// Appends lines of code. Writing to a `String` cannot fail.
+/// Appends a line of code. Writing to a `String` cannot fail.
 macro_rules! push {
     ($code:expr, $($text:tt)*) => {
         let _ = writeln!($code, $($text)*);
     };
 }
 
-/// The services as an enumeration.
+/// Generates the enum of services.
 fn enumeration(services: &[ServiceSpec]) -> String {
     let mut code = String::new();
     push!(code, "/// A service of Tollgate.");
@@ -130,7 +130,7 @@ fn enumeration(services: &[ServiceSpec]) -> String {
     code
 }
 
-/// The table of RPCs. Row 0 stands for unknown RPCs.
+/// Generates the table of RPCs. Row 0 stands for unknown RPCs.
 fn table(code: &mut String, services: &[ServiceSpec]) {
     let ours: usize = services.iter().map(|service| service.rpcs.len()).sum();
     push!(
@@ -171,7 +171,7 @@ fn table(code: &mut String, services: &[ServiceSpec]) {
     push!(code, "];");
 }
 
-/// The handlers of the RPCs on the fast path, by their position in the service.
+/// Generates the handlers of the RPCs on the fast path, by their position in the service.
 fn fast_paths(services: &[ServiceSpec]) -> String {
     let mut code = String::new();
     for ServiceSpec { name, rpcs, .. } in services {
@@ -187,7 +187,7 @@ fn fast_paths(services: &[ServiceSpec]) -> String {
     code
 }
 
-/// The bounded fields of each request, and the bounds as constants for the parsers.
+/// Generates the bounded fields of each request, and the bounds as constants for the parsers.
 fn requests(services: &[ServiceSpec], reader: &mut OptionReader) -> String {
     let mut code = String::new();
     let (mut done, mut bounds) = (BTreeSet::new(), BTreeSet::new());
@@ -219,7 +219,7 @@ fn requests(services: &[ServiceSpec], reader: &mut OptionReader) -> String {
     code
 }
 
-/// A constant for each bound, such as `RULE_LIMITS` for `Rule.limits`.
+/// Collects a constant for each bound, such as `RULE_LIMITS` for `Rule.limits`.
 fn constants(message: &MessageDescriptor, fields: &[FieldSpec], bounds: &mut BTreeSet<String>) {
     for FieldSpec { name, bounds: own, inside, .. } in fields {
         if let Some((least, most)) = own {
@@ -249,7 +249,8 @@ fn literal(fields: &[FieldSpec]) -> String {
     format!("&[{}]", fields.collect::<Vec<_>>().join(", "))
 }
 
-/// The verbs whose outcomes are counted, as types of `tollgate_core`. A batch counts its items.
+/// Generates the list of verbs whose outcomes are counted, as types of `tollgate_core`. A batch
+/// counts its items.
 fn verbs(services: &[ServiceSpec]) -> String {
     let mut verbs = BTreeSet::new();
     for ServiceSpec { name: service, rpcs, .. } in services {
@@ -262,7 +263,7 @@ fn verbs(services: &[ServiceSpec]) -> String {
     format!("vec![{}]", verbs.into_iter().collect::<Vec<_>>().join(",\n"))
 }
 
-/// `ReserveStock` as `reserve_stock`, as the generated traits name their methods.
+/// Converts `ReserveStock` to `reserve_stock`, the name of the method in the generated traits.
 fn snake_case(name: &str) -> String {
     let mut snake = String::new();
     for (at, letter) in name.char_indices() {

@@ -1,6 +1,6 @@
-//! The permissions of callers, and the services that they may use.
+//! The permissions of callers, and the services that they may call.
 //!
-//! Permissions do not include each other: `manage` alone reads nothing.
+//! Permissions do not imply each other: a caller with only `manage` may not read.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::Service;
 /// What a caller may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permission {
-    /// Calls that take, keep or give back: AdmitTask, CheckRate, NextSequence.
+    /// Calls that acquire, renew or release something: AdmitTask, CheckRate, NextSequence.
     Use,
     /// Calls that change nothing: Get…, List…, Watch….
     Read,
@@ -22,7 +22,7 @@ impl Permission {
     /// All permissions.
     pub const ALL: [Permission; 3] = [Permission::Use, Permission::Read, Permission::Manage];
 
-    /// The name in the configuration, in tokens and in errors.
+    /// Returns the name in the configuration, in tokens and in errors.
     pub const fn name(self) -> &'static str {
         match self {
             Permission::Use => "use",
@@ -61,7 +61,7 @@ impl fmt::Display for Service {
 pub struct Permissions(u8);
 
 impl Permissions {
-    /// The set with one more permission.
+    /// Returns the set with one more permission.
     #[must_use]
     pub const fn with(self, permission: Permission) -> Permissions {
         Permissions(self.0 | 1 << permission as u8)
@@ -81,7 +81,7 @@ impl Services {
     /// All services.
     pub const ALL: Services = Services(u8::MAX);
 
-    /// The set with one more service.
+    /// Returns the set with one more service.
     #[must_use]
     pub const fn with(self, service: Service) -> Services {
         Services(self.0 | 1 << service as u8)

@@ -10,11 +10,11 @@ use tollgate_engine::CountedVerb;
 use super::{Permission::*, *};
 use crate::grpc::{elements::bounds, reflection::DESCRIPTORS, verbs::counted_verbs};
 
-/// The words in quotes or backticks of the lines that contain all of these texts.
+/// Returns the words in quotes or backticks on the lines that contain both texts.
 fn listed(path: &str, row: &str) -> Vec<String> {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     let text = std::fs::read_to_string(path).unwrap();
-    // A comment of the configuration continues on the next lines, up to its full stop.
+    // A comment in the configuration continues on the next lines, up to a full stop.
     let text = text.replace("\n# ", " ");
     let line = text.lines().find_map(|line| line.split_once(row)).unwrap().1;
     let line = line.split([')', '|', '.']).next().unwrap();
@@ -60,7 +60,7 @@ fn every_rpc_is_in_the_table_once() {
     assert!(of("/grpc.health.v1.Health/Check").is_none());
 }
 
-/// A loaded server reads the option, and an unreachable store the property of the verb.
+/// Load shedding reads the option, while the fallback reads the property of the verb.
 #[test]
 fn rpcs_free_capacity_as_their_decisions_do() {
     let verbs = counted_verbs();
@@ -89,7 +89,7 @@ fn rpcs_free_capacity_as_their_decisions_do() {
     assert_eq!(compared, all().filter(|rpc| frees_capacity(rpc)).count());
 }
 
-/// The rules have bounds of their own, for rules of the configuration.
+/// Rules in the configuration are checked against separate bounds.
 #[test]
 fn bounds_are_those_of_the_rules() {
     assert_eq!(bounds::ENQUEUE_TASKS_REQUEST_TASKS, 1..=ENQUEUE_MAX);
@@ -98,14 +98,15 @@ fn bounds_are_those_of_the_rules() {
     assert_eq!(bounds::TIER_BAN_DURATIONS, 0..=BAN_DURATIONS_MAX);
 }
 
-/// The problems of a build without options: prost decodes descriptors without them.
+/// Returns the problems of a build without options, which are lost because prost decodes the
+/// descriptors.
 fn problems() -> String {
     let set = FileDescriptorSet::decode(DESCRIPTORS).unwrap();
     let bare = DescriptorPool::from_file_descriptor_set(set).unwrap();
     generate::generate(&bare).err().unwrap()
 }
 
-/// The problem of an RPC or a field.
+/// Returns the problem with an RPC or a field.
 fn problem<'p>(problems: &'p str, of: &str) -> &'p str {
     let found = problems.lines().find(|line| line.split(' ').next() == Some(of));
     found.unwrap_or_else(|| panic!("no line about {of} in:\n{problems}"))

@@ -11,7 +11,7 @@ use tollgate_core::{
 };
 use tollgate_engine::ReadEntries;
 
-/// Converts an allocation. Fails if no values were given out.
+/// Converts an allocation. Fails if no values were issued.
 pub(super) fn next_sequence(
     allocation: &Allocation,
     sequence: &Sequence,
@@ -58,12 +58,12 @@ pub(super) fn set_sequence_floor(
     Ok(pb::SetSequenceFloorResponse { applied, last, serial: serial.into() })
 }
 
-/// How far ahead of the clock a floor may be.
+/// Returns how far ahead of the clock a floor may be.
 fn ahead_max(sequence: &Sequence) -> Millis {
     sequence.dating().map_or(AHEAD_DEFAULT, Dating::ahead_max)
 }
 
-/// Converts the last value; `server_values` and `server_script_calls` are those of this server.
+/// Converts the last value. `server_values` and `server_script_calls` are counters of this server.
 pub(super) fn get_sequence(
     last: Option<(u64, Timestamp)>,
     sequence: &Sequence,
@@ -72,7 +72,7 @@ pub(super) fn get_sequence(
     let serial = last.zip(sequence.layout()).map(|((last, _), layout)| layout.serial(last));
     pb::GetSequenceResponse {
         last: last.map_or(0, |(last, _)| wire(sequence, last)),
-        // Unknown for a sequence that was set by hand.
+        // Unknown for a sequence whose value was set by hand.
         update_time: last.filter(|(_, time)| time.0 > 0).map(|(_, time)| timestamp(time)),
         serial: serial.unwrap_or_default().into(),
         server_values,
@@ -80,7 +80,7 @@ pub(super) fn get_sequence(
     }
 }
 
-/// Converts a page of sequences. Sequences without a value are left out.
+/// Converts a page of sequences, omitting those without a value.
 pub(super) fn sequence_page(
     entries: ReadEntries<GetSequence>,
     next_page_token: Bytes,
@@ -101,7 +101,7 @@ pub(super) fn sequence_page(
     page
 }
 
-/// Converts a value to its wire form: for a dated sequence the digits of its serial.
+/// Converts a value to its wire form, which is the digits of the serial for a dated sequence.
 fn wire(sequence: &Sequence, value: u64) -> u64 {
     sequence.dating().map_or(value, |dating| dating.to_wire(value))
 }

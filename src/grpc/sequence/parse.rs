@@ -1,4 +1,4 @@
-//! Parses requests into decisions. Each function reports all violations of a request at once.
+//! Parses requests into decisions. Each function reports all violations of a request together.
 
 use tonic::Status;
 
@@ -11,7 +11,7 @@ use tollgate_core::{
     },
 };
 
-/// Parses a request. Fails with OUT_OF_RANGE if no sequence can have so many values.
+/// Parses a request. Fails with OUT_OF_RANGE if no sequence can have that many values.
 pub(super) fn next_sequence(
     request: pb::NextSequenceRequest,
     scope: Scope,
@@ -29,7 +29,8 @@ pub(super) fn next_sequence(
     let request = fields.optional_name("request_id", request.request_id);
     let (name, count) = fields.finish(name.map(|name| (name, u64::from(count))))?;
 
-    // The last value is at least count * step, so the request cannot succeed above the maximum.
+    // The last value would be at least count * step, so the request cannot succeed if that exceeds
+    // the maximum.
     if count.checked_mul(step).is_none_or(|least| least > VALUE_MAX) {
         return Err(status::no_values_left());
     }
@@ -44,7 +45,7 @@ pub(super) fn next_sequence(
     })
 }
 
-/// Parses the step: 1 to 1,000,000 for a sequence with a calendar, otherwise up to the largest
+/// Parses the step: 1 to 1,000,000 for a sequence with a calendar, otherwise up to the maximum
 /// value.
 fn step(fields: &mut Fields, step: Option<i64>, dating: Option<&Dating>) -> u64 {
     let most = if dating.is_some() { DATED_STEP_MAX } else { VALUE_MAX };
@@ -70,7 +71,7 @@ fn floor(fields: &mut Fields, floor: Option<u64>, dating: Option<&Dating>) -> Op
     value
 }
 
-/// Parses a floor without a request for values; it is required.
+/// Parses a request that only sets the floor, which is required.
 pub(super) fn set_sequence_floor(
     request: pb::SetSequenceFloorRequest,
     scope: Scope,
@@ -102,7 +103,7 @@ pub(super) fn get_sequence(
     Ok(sequence(&name, sequences))
 }
 
-/// The sequence of a name, with its configured layout.
+/// Returns the sequence with this name and its configured layout.
 pub(super) fn sequence(name: &Name, sequences: &Sequences) -> Sequence {
     let layout = sequences.rule(name).and_then(|rule| rule.layout.clone());
     Sequence::new(name, layout)

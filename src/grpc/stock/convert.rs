@@ -26,7 +26,7 @@ pub(super) fn stock(stock: Stock, sku: &Name) -> pb::Stock {
     }
 }
 
-/// Returns whether the change is a repeat, or the error if nothing changed.
+/// Returns whether the change is a repeat. Fails if nothing changed.
 fn changed(outcome: Restocked, now: Stock, sku: &Name) -> Result<bool, Status> {
     match outcome {
         Restocked::Changed { replayed } => Ok(replayed),
@@ -55,7 +55,7 @@ pub(super) fn add_stock(
     Ok(pb::AddStockResponse { stock: Some(stock(now, &add.sku)), replayed })
 }
 
-/// Converts a reservation. Each refusal has its own field: the time of a retry, or the quantity of
+/// Converts a reservation. A refusal sets its own field: the time until a retry, or the quantity of
 /// the buyer.
 pub(super) fn reserve_stock(
     outcome: ReserveOutcome,
@@ -93,8 +93,8 @@ pub(super) fn reserve_stock(
     response
 }
 
-/// Converts a reservation. After a repeat its values can differ from those of the request.
-/// `expires_in` is the time left of a hold.
+/// Converts a reservation. If the call is a repeat, its values can differ from those of the
+/// request. `expires_in` is the remaining time of the hold.
 fn reservation(
     reservation: &Reservation,
     expires_in: Option<prost_types::Duration>,

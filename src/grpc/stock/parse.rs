@@ -1,4 +1,4 @@
-//! Parses requests into decisions. Each function reports all violations of a request at once.
+//! Parses requests into decisions. Each function reports all violations of a request together.
 
 use std::ops::RangeInclusive;
 
@@ -14,11 +14,12 @@ use tollgate_core::{
     },
 };
 
-/// The largest quantity. Quantities are signed on the wire: a negative one is then a violation, not
-/// a huge number.
+/// The largest quantity. Quantities are signed on the wire, so that a negative one is a violation
+/// rather than a huge number.
 const MOST: i64 = QUANTITY_MAX as i64;
 
-/// Parses a quantity. It is required: otherwise a forgotten field would set the stock to 0.
+/// Parses a quantity, which is required, because a forgotten field would otherwise set the stock to
+/// 0.
 pub(super) fn set_stock(request: pb::SetStockRequest, scope: Scope) -> Result<SetStock, Status> {
     let mut fields = Fields::new(scope);
     let sku = fields.partition("sku", request.sku);
@@ -88,7 +89,7 @@ pub(super) fn cancel_reservation(
     Ok(CancelReservation { sku, order })
 }
 
-/// Parses sku and order. Only the sku is subject to permissions and namespaces.
+/// Parses the sku and the order. Permissions and namespaces apply to the sku only.
 fn reservation(sku: Bytes, order: Bytes, scope: Scope) -> Result<(Name, Name), Status> {
     let mut fields = Fields::new(scope);
     let sku = fields.partition("sku", sku);
@@ -102,7 +103,7 @@ pub(super) fn get_stock(request: pb::GetStockRequest, scope: Scope) -> Result<Na
     fields.finish(sku)
 }
 
-/// Checks the range of a quantity; a violation is collected. `bounds` must not be negative.
+/// Checks the range of a quantity, and collects a violation. `bounds` must not be negative.
 fn quantity(fields: &mut Fields, field: &str, value: i64, bounds: RangeInclusive<i64>) -> u64 {
     if !bounds.contains(&value) {
         let (least, most) = bounds.into_inner();

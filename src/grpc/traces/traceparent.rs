@@ -1,13 +1,13 @@
-//! Reads `traceparent` of W3C Trace Context.
+//! Parses `traceparent` of W3C Trace Context.
 //!
-//! An invalid header counts as a missing one, so callers cannot do harm with it.
+//! An invalid header is ignored, so that callers can do no harm with it.
 
 use hyper::{HeaderMap, header::HeaderName};
 
 use tollgate_telemetry::spans::TraceId;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-/// Length of version 00: `00-TRACE-SPAN-FLAGS`. Later versions may append parts after a `-`.
+/// Length of version 00, `00-TRACE-SPAN-FLAGS`. Later versions may append further parts.
 const LENGTH: usize = 55;
 const SAMPLED: u8 = 1;
 
@@ -20,7 +20,7 @@ pub(super) struct TraceParent {
     pub(super) is_sampled: bool,
 }
 
-/// Returns the span of the caller; `None` if it is missing, invalid or given more than once.
+/// Returns the span of the caller; `None` if the header is missing, invalid or repeated.
 pub(super) fn read(headers: &HeaderMap) -> Option<TraceParent> {
     // Only calls with the header pay for the second lookup.
     let value = headers.get(TRACEPARENT)?;
@@ -42,7 +42,7 @@ fn parse(value: &[u8]) -> Option<TraceParent> {
         _ if !rest.is_empty() && rest[0] != b'-' => return None,
         _ => {}
     }
-    // The casts are safe: the numbers of digits fit the types.
+    // The casts are lossless, because the numbers of digits fit the types.
     let (trace, span) = (TraceId(digits(trace)?), digits(span)? as u64);
     let is_sampled = digits(flags)? as u8 & SAMPLED != 0;
     (trace.0 != 0 && span != 0).then_some(TraceParent { trace, span, is_sampled })

@@ -1,4 +1,4 @@
-//! The console of a server, if the program contains it: the feature `console`.
+//! The console of a server, if it was built with the feature `console`.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) fn open(
 #[cfg(not(feature = "console"))]
 pub(super) use absent::{NoConsole as Console, STREAM_AGE_MAX, open};
 
-/// What stands in for the console in a program without it.
+/// Stands in for the console in builds without it.
 #[cfg(not(feature = "console"))]
 mod absent {
     use std::time::Duration;
@@ -35,7 +35,7 @@ mod absent {
 
     pub(in crate::server::admin) const STREAM_AGE_MAX: Duration = Duration::ZERO;
 
-    /// A program without the console has no value of this type.
+    /// Has no values: without the feature there is no console.
     #[derive(Debug)]
     pub(in crate::server::admin) enum NoConsole {}
 

@@ -1,4 +1,4 @@
-//! The pages of the admin listener by path, and the check of their readers.
+//! The pages of the admin listener by path, and the check of who may read them.
 
 use std::sync::Arc;
 
@@ -19,26 +19,26 @@ use tollgate_status::{
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
-/// The pages for programs. All other paths are those of the console.
+/// The pages for programs. All other paths belong to the console.
 const PATHS: [&str; 7] =
     ["/livez", "/readyz", "/healthcheck", "/metrics", "/status", "/rlconfig", "/json"];
 
 const HOST_REFUSED: &str = "Host must be an address, a name without a dot, or a name in .localhost, \
                             .local or .internal; a proxy can send `Host: localhost`";
 
-const ORIGIN_REFUSED: &str = "this page takes no requests of other web sites";
+const ORIGIN_REFUSED: &str = "this page accepts no requests from other web sites";
 
 /// Status, content type and body of an answer.
 type AdminPage = (StatusCode, &'static str, String);
 
-/// The pages, and the check of their readers.
+/// The pages, and the check of who may read them.
 #[derive(Debug)]
 pub(super) struct AdminPages {
     pub(super) server: Arc<RunningServer>,
     pub(super) pools: Arc<PoolMetrics>,
-    /// Checks tokens. `None` on a loopback address, where `Host` is checked in place of a token.
+    /// Checks tokens. `None` on a loopback address, where `Host` is checked instead.
     pub(super) access: Option<Arc<Access>>,
-    /// The service of Envoy over HTTP/1.1.
+    /// Envoy's rate limit service over HTTP/1.1.
     pub(super) json: JsonService,
     pub(super) has_metrics: bool,
     /// The console; `None` if it is off.
@@ -55,10 +55,10 @@ impl AdminPages {
         }
     }
 
-    /// Decides about a request of Envoy in JSON.
+    /// Answers a request for Envoy's rate limit service in JSON.
     async fn decide(&self, request: Request<Incoming>) -> AdminPage {
         let (head, body) = request.into_parts();
-        // Web sites could otherwise use up the limits of services on this machine.
+        // Otherwise web sites could use up the limits of services on this machine.
         let is_foreign = guard::is_foreign(&head.headers);
         if self.access.is_none() && (is_foreign || !guard::is_private_host(&head.headers)) {
             let reason = if is_foreign { ORIGIN_REFUSED } else { HOST_REFUSED };
@@ -69,7 +69,7 @@ impl AdminPages {
             Err((status, reason)) => return (status, TEXT, reason),
         };
         let Ok(body) = Limited::new(body, JSON_BYTES_MAX).collect().await else {
-            let error = format!("a body has at most {JSON_BYTES_MAX} bytes\n");
+            let error = format!("the body exceeds {JSON_BYTES_MAX} bytes\n");
             return text(StatusCode::PAYLOAD_TOO_LARGE, &error);
         };
         let (status, answer) = self.json.answer(scope, &body.to_bytes()).await;
@@ -79,13 +79,13 @@ impl AdminPages {
 
     async fn answer(&self, request: &Request<Incoming>) -> AdminPage {
         if ![Method::GET, Method::HEAD].contains(request.method()) {
-            let served = "only GET and HEAD are served, and POST of /json\n";
+            let served = "only GET and HEAD are supported, and POST for /json\n";
             return text(StatusCode::METHOD_NOT_ALLOWED, served);
         }
         let path = request.uri().path();
         match path {
             "/livez" => return text(StatusCode::OK, "ok\n"),
-            // The name of the page in envoyproxy/ratelimit.
+            // The path that envoyproxy/ratelimit uses.
             "/readyz" | "/healthcheck" => {
                 return match self.server.readiness().reason() {
                     None => text(StatusCode::OK, "ok\n"),
@@ -113,7 +113,7 @@ impl AdminPages {
         }
         match path {
             "/metrics" if !self.has_metrics => {
-                text(StatusCode::NOT_FOUND, "the metrics are off: [metrics] enabled = false\n")
+                text(StatusCode::NOT_FOUND, "metrics are disabled by [metrics] enabled = false\n")
             }
             "/metrics" => match self.server.metrics(&self.pools).await {
                 Ok(metrics) => (StatusCode::OK, METRICS, metrics),

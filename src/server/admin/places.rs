@@ -1,5 +1,5 @@
-//! The connections that the admin listener may have: bounded, and the oldest makes room for the
-//! newest. So probes are answered although other clients open connections and send nothing.
+//! Bounds the connections of the admin listener. The oldest one makes room for the newest, so that
+//! probes are answered even if other clients open connections and send nothing.
 
 use std::{
     net::IpAddr,
@@ -14,9 +14,9 @@ use tokio::sync::oneshot;
 
 use tollgate_http::network;
 
-/// Maximum number of connections besides streams.
+/// Maximum number of connections, not counting streams.
 const CONNECTIONS_MAX: usize = 256;
-/// Maximum number of connections of one IPv4 address or IPv6 /64, besides streams.
+/// Maximum number of connections from one IPv4 address or IPv6 /64, not counting streams.
 const PEER_CONNECTIONS_MAX: usize = 128;
 
 /// The open connections, the oldest first.
@@ -30,9 +30,9 @@ pub(super) struct AdminPlaces {
 struct Open {
     id: u64,
     peer: IpAddr,
-    /// Whether the request was received completely.
+    /// Whether the request has been received completely.
     is_received: Arc<AtomicBool>,
-    /// Dropped when the connection has to end.
+    /// Dropped to end the connection.
     _end: oneshot::Sender<()>,
 }
 
@@ -45,9 +45,9 @@ pub(super) struct AdminPlace {
 }
 
 impl AdminPlaces {
-    /// Returns a place for a new connection, and a receiver that fails when the connection must end.
-    /// Above a limit, the oldest connection whose request is incomplete must end; if there is none,
-    /// the oldest one.
+    /// Returns a place for a new connection, and a receiver that fails when the connection must
+    /// end. Above a limit, it ends the oldest connection whose request is incomplete, or else the
+    /// oldest one.
     pub(super) fn enter(self: &Arc<Self>, peer: IpAddr) -> (AdminPlace, oneshot::Receiver<()>) {
         let (peer, mut open) = (network(peer), self.open.lock());
         if open.iter().filter(|it| it.peer == peer).count() >= PEER_CONNECTIONS_MAX {
@@ -73,7 +73,7 @@ fn end_oldest(open: &mut Vec<Open>, is_eligible: impl Fn(&Open) -> bool) {
 }
 
 impl AdminPlace {
-    /// Whether the request was received completely. Set by the connection.
+    /// Whether the request has been received completely, which the connection sets.
     pub(super) fn is_received(&self) -> Arc<AtomicBool> {
         self.is_received.clone()
     }
@@ -112,10 +112,11 @@ mod tests {
             place.is_received().store(true, Ordering::Relaxed);
         };
         receive(&all[0]);
-        // The limit of a peer concerns its own connections.
+        // The limit for a peer ends one of its own connections.
         let _second = places.enter(address(1));
         assert!(!is_open(&mut all[PEER_CONNECTIONS_MAX]));
-        // The limit of the server concerns all; the first connection has a complete request.
+        // The limit of the server ends any; the first connection is spared, because its request is
+        // complete.
         let _other = places.enter(address(9));
         assert!(is_open(&mut all[0]) && !is_open(&mut all[1]) && is_open(&mut all[2]));
         all[1..].iter().for_each(receive);

@@ -17,7 +17,8 @@ use opentelemetry_sdk::{
 
 use tollgate_telemetry::spans::{self, Span, SpanValue};
 
-/// The resource that the spans describe. `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` add to it.
+/// Returns the resource that the spans describe, including `OTEL_SERVICE_NAME` and
+/// `OTEL_RESOURCE_ATTRIBUTES`.
 pub(super) fn resource() -> Resource {
     let resource = Resource::builder()
         .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));

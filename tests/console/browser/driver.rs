@@ -39,7 +39,7 @@ impl Drop for Driver {
     fn drop(&mut self) {
         drop(self.keeper.stdin.take());
         let _ = self.keeper.wait();
-        // Children of Chromium may write into the folder until they notice its end.
+        // Child processes of Chromium may write into the folder until they notice its end.
         for _ in 0..50 {
             thread::sleep(Duration::from_millis(20));
             if fs::remove_dir_all(self.profile.path()).is_ok() {

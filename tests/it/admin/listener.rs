@@ -70,7 +70,7 @@ async fn a_server_without_its_store_is_alive_and_not_ready() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_servers_share_a_machine_although_the_default_port_is_taken() {
-    // The server starts whoever has the default port, this test or another program.
+    // The server starts even if this test or another program uses the default port.
     let _taken = tokio::net::TcpListener::bind("127.0.0.1:50052").await;
     let mut command = tollgate(&["serve", "--listen", "127.0.0.1:0"]);
     command.env_remove("TOLLGATE_ADMIN");
@@ -105,7 +105,7 @@ async fn pages_of_an_open_address_are_shown_to_callers_that_may_read_everything(
     let files = Files::new(&Authority::new("ours").server());
     let token = |number: u8| format!("{:0>43}", number);
     let caller = |number: u8, more: &str| {
-        let digest = tollgate::grpc::access::Digest::of(token(number).as_bytes()).hex();
+        let digest = tollgate::grpc::access::Digest::compute(token(number).as_bytes()).hex();
         format!("[[caller]]\nname = \"c{number}\"\ntoken_sha256 = [\"{digest}\"]\n{more}\n")
     };
     let text = caller(1, "allow = [\"read\"]\nnamespace = \"*\"")

@@ -1,4 +1,4 @@
-//! J20 and J21: Redis refuses some or all writes for lack of memory.
+//! J20 and J21: Redis refuses some or all writes because it has no memory left.
 
 use std::time::Duration;
 
@@ -93,7 +93,7 @@ async fn j21_expiries_that_redis_refused_to_write_are_not_counted() {
         pool.usage.unwrap().in_use == 0
     })
     .await;
-    // Each call begins with the expired leases.
+    // Each call first removes expired leases.
     for device in 0..10 {
         assert!(is_refused(&client, &format!("d{device}")).await);
     }

@@ -44,7 +44,7 @@ async fn in_use(client: &Client, pool: &str) -> u32 {
     pool.unwrap().usage.unwrap().in_use
 }
 
-/// Asks once for each device. Returns the devices that were admitted.
+/// Makes one call for each device. Returns the devices that were admitted.
 async fn admitted(client: &Client, devices: std::ops::Range<usize>) -> HashSet<String> {
     let mut admitted = HashSet::new();
     for device in devices {
@@ -223,7 +223,10 @@ async fn a_repeated_call_waits_for_the_same_acknowledgement() {
     eventually("the slot is granted", async || in_use(&client, "safe").await == 1).await;
     // While the call waits for the replica, its connection breaks and the server repeats it.
     pair.break_connections().await;
-    let status = asked.await.unwrap().expect_err("the call succeeded without an acknowledgement");
+    let status = asked.await.unwrap().expect_err(
+        "the call succeeded although no replica \
+        acknowledged it",
+    );
     assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
     pair.replica.signal("-CONT");
     eventually("the replica acknowledges the admission", async || {

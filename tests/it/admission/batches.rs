@@ -1,4 +1,4 @@
-//! AdmitTasks, CompleteTasks and RenewTasks: order, errors of single requests, repeats, bounds.
+//! AdmitTasks, CompleteTasks and RenewTasks: order, errors of individual requests, repeats, bounds.
 
 use std::time::Duration;
 
@@ -223,7 +223,7 @@ async fn an_unreadable_record_fails_one_request(world: World) {
             assert_eq!(renewed[number].as_ref().unwrap().verdict(), RenewVerdict::Renewed);
         }
     }
-    // Also alone: the call does not fail.
+    // The call does not fail even if this is its only request.
     let alone = world.complete_all(vec![complete("p", "d7", "t")]).await;
     failed(&alone[0], Code::Internal, "STORED_VALUE_UNREADABLE");
 }

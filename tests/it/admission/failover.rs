@@ -31,7 +31,7 @@ fn renewal(device: &str, token: u64) -> pb::RenewTaskRequest {
 }
 
 impl World {
-    /// Makes the state look as if another primary had written it, with `last` as its last token.
+    /// Changes the state as if another primary had written it, with `last` as its last token.
     async fn succeed(&self, last: Option<u64>) {
         let key = "{}:{admission:p}:token";
         let Some(redis::Value::BulkString(text)) = self.tamper(&["GET", key]).await else {

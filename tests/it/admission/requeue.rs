@@ -50,7 +50,7 @@ async fn a_dead_task_is_queued_again_at_the_tail(world: World) {
     let names: Vec<_> = listed.iter().map(|task| (&*task.task_id, task.attempt)).collect();
     assert_eq!(names, [("c", 0), ("a", 0)]);
     assert_eq!(listed[1].fencing_token, token);
-    // The payload is checked by each report.
+    // Each report checks the payload.
     assert_eq!(world.report("p", "d").await.unwrap().task, "c");
     world.complete("p", "d", "c").await;
     let again = world.report("p", "d").await.unwrap();
@@ -173,7 +173,8 @@ async fn a_large_payload_survives_the_death_of_its_task(world: World) {
     assert_eq!(world.requeue("p", "d", "a").await, RequeueVerdict::Requeued);
     assert_eq!(run().await, large.payload);
     world.fail("p", "d", "a").await;
-    // A forgotten task leaves no payload to a new one of its name, and keeps no memory.
+    // A new task does not get the payload of a forgotten task with the same name, and the payload
+    // uses no memory.
     world.advance(Duration::from_secs(3601)).await;
     assert_eq!(world.enqueue("p", &[("d", "a")]).await, [EnqueueStatus::Enqueued]);
     let fields = world.tamper(&["HLEN", "{}:{admission:p}:queued"]).await;

@@ -45,8 +45,8 @@ pub async fn fill(world: &World, pool: &str, devices: std::ops::Range<u32>) {
     }
 }
 
-/// Runs `callers` concurrent callers, each with `each` devices. Returns the number of admitted
-/// devices.
+/// Runs `callers` concurrent callers, each of which has `each` devices. Returns the number of
+/// admitted devices.
 async fn race(world: &World, pool: &str, callers: u32, each: u32) -> usize {
     let mut tasks = Vec::new();
     for caller in 0..callers {
@@ -223,7 +223,7 @@ async fn a18_retry_after_of_refused_devices_is_spread_after_the_first_lease_end(
 async fn a20_ten_thousand_leases_lapse_together(world: World) {
     const LEASES: u32 = 10_000;
     world.configure(capacity("p", LEASES)).await;
-    // Another server counts as the sweeper, so only the calls below remove ended leases.
+    // Another server appears to be the sweeper, so only the calls below remove expired leases.
     world.tamper(&["SET", "{}:{index:admission}:sweeper", "another server"]).await;
     let admitted = race(&world, "p", 20, LEASES / 20).await;
     assert_eq!(admitted, LEASES as usize);
@@ -232,7 +232,7 @@ async fn a20_ten_thousand_leases_lapse_together(world: World) {
     let response = world.admit("p", "other", "t").await;
     assert_eq!(decision(&response), AdmitDecision::Admitted);
     assert_eq!(response.usage.unwrap().in_use, 1);
-    // Ended leases are removed in chunks: at most 100 with each grant.
+    // Expired leases are removed in chunks of at most 100 with each grant.
     let left = world.tamper(&["ZCARD", "{}:{admission:p}:leases"]).await;
     assert!(matches!(left, None | Some(::redis::Value::Int(9_901))), "{left:?}");
 }

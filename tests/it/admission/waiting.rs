@@ -104,7 +104,7 @@ async fn an_eviction_and_a_larger_capacity_admit_waiters(world: World) {
 async fn an_ended_lease_admits_the_first_waiter(world: World) {
     world.client.clone().configure_pool(lease("p", seconds(5.0))).await.unwrap();
     let mut calls = crowd(&world, 1, 2).await;
-    // No call arrives before that: the engine itself notices the end of the lease.
+    // No call arrives before that, so the engine itself notices the end of the lease.
     world.advance(Duration::from_secs(5)).await;
     assert_eq!(decision(calls.remove(0)).await, AdmitDecision::Admitted);
     waiting(&world, 1).await;

@@ -85,7 +85,7 @@ async fn play(server: &Server, flags: &str) -> (String, i32) {
     (report, output.status.code().expect("not killed"))
 }
 
-/// Runs 5,000 tasks. A checker that does not know the fleet checks the events of the pool.
+/// Runs 5,000 tasks. A checker that is independent of the fleet checks the events of the pool.
 async fn five_thousand_tasks(server: &Server, client: &Client) {
     let demands = Demands { from_start: true, complete: true, max_attempts: Some(2) };
     let record = Recorder::start(client, "fleet", demands).await;

@@ -92,7 +92,7 @@ async fn two_thousand_buyers_on_redis() {
 #[tokio::test(flavor = "multi_thread")]
 async fn stock_added_behind_the_server_is_reported() {
     let (redis, server) = redis_server().await;
-    // Adds stock behind the back of the server.
+    // Adds stock without the fleet's knowledge.
     let adds = async {
         loop {
             let keys = redis.command(&["KEYS", "tollgate:{stock:sale/*}:stock"]).await.unwrap();

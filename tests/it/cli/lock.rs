@@ -83,7 +83,7 @@ async fn a_refused_command_names_the_holder() {
     for wait in ["0s", "100ms"] {
         let (code, said) = ends(&server.address(), &["l", "--wait", wait, "--", "echo"]);
         assert_eq!(code, Some(1), "{said}");
-        assert!(said.starts_with("tollgate: `l` is held by `first`: ends in "), "{said}");
+        assert!(said.starts_with("tollgate: `l` is held by `first`: expires in "), "{said}");
     }
     let waits = folder.start(&server.address(), "l --wait forever", "echo started");
     Keeper::to(&server).await.waiters("l", 1).await;
@@ -231,7 +231,7 @@ async fn a_failed_release_is_reported_and_changes_no_exit_code() {
     let (code, _, said) = running.end().await;
     assert_eq!(code, Some(7), "{said}");
     assert!(said.contains("cannot release `l`: UNAVAILABLE"), "{said}");
-    assert!(said.ends_with("its lease ends within 30.0 s\n"), "{said}");
+    assert!(said.ends_with("its lease expires within 30.0 s\n"), "{said}");
 
     let (code, said) = ends(&address, &["l", "--", "echo"]);
     assert_eq!(code, Some(69), "{said}");

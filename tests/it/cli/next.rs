@@ -91,7 +91,7 @@ async fn numbers_are_printed_in_their_layout() {
 
     let server = server.address();
     let said = refused(&server, "order --step 1000001", 69).await;
-    assert_says(&said, &["`order`", &server, "INVALID_ARGUMENT: step must be", "correct that"]);
+    assert_says(&said, &["`order`", &server, "INVALID_ARGUMENT: step must be", "correct this"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -112,7 +112,7 @@ async fn errors_name_a_remedy() {
     let address = server.address();
     for verb in ["get tv", "add tv 1", "reserve tv o", "confirm tv o", "cancel tv o"] {
         let said = failed(&address, verb, 69).await;
-        assert_says(&said, &["`tv`", &address, "NOT_FOUND", "`tollgate stock set` does this"]);
+        assert_says(&said, &["`tv`", &address, "NOT_FOUND", "with `tollgate stock set`"]);
         assert_eq!(said.lines().count(), 1, "{said}");
     }
     answered(&server, "set tv 5").await;
@@ -120,7 +120,7 @@ async fn errors_name_a_remedy() {
     let said = failed(&address, "add tv -1", 69).await;
     assert_says(&said, &["FAILED_PRECONDITION", "below the reserved quantity, 5", "holds lapse"]);
     let said = failed(&address, "add tv 9007199254740991", 69).await;
-    assert_says(&said, &["OUT_OF_RANGE", "9007199254740991", "set or add fewer"]);
+    assert_says(&said, &["OUT_OF_RANGE", "9007199254740991", "set or add less"]);
 
     let nobody = format!("127.0.0.1:{}", free_port());
     let said = failed(&nobody, "get tv", 69).await;

@@ -203,7 +203,7 @@ async fn the_watch_ends_on_a_closed_pipe_and_on_a_signal() {
     let mut idle = Watch::start(&server.address(), "p");
     tokio::time::sleep(Duration::from_millis(300)).await;
     idle.lines = BufReader::new({
-        // Replaces the reading end of the watch's pipe, which closes it.
+        // Replaces the read end of the watch's pipe, which closes it.
         let mut other = Command::new("true").stdout(Stdio::piped()).spawn().unwrap();
         let stdout = other.stdout.take().unwrap();
         other.wait().unwrap();
@@ -235,7 +235,7 @@ async fn errors_name_a_remedy() {
     let output = watch(&server.address(), "p --after nowhere").output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(69), "{said}");
-    assert!(said.contains("INVALID_ARGUMENT") && said.contains("correct that"), "{said}");
+    assert!(said.contains("INVALID_ARGUMENT") && said.contains("correct this"), "{said}");
     for arguments in ["", "p --policy q", "p --count 0", "p --after 1 --from-start"] {
         let output = watch(&nobody, arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(64), "{arguments}");

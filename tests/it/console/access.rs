@@ -197,7 +197,7 @@ async fn a_caller_sees_its_namespace_and_its_names_only() {
     let of_named = server.sign_in(&named).await;
     assert_eq!(seen(&of_named).await, [false, true, false]);
     assert_eq!(server.get("/pool?name=of-default", &of_named).await.status, 403);
-    // Counters of the server are about all namespaces.
+    // Counters of the server cover all namespaces.
     assert!(!server.get("/", &of_named).await.body.contains("Calls, refusals and errors"));
     let of_any = server.sign_in(&any).await;
     assert!(server.get("/", &of_any).await.body.contains("Calls, refusals and errors"));

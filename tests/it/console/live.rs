@@ -76,7 +76,7 @@ async fn the_501st_live_page_is_refused_with_a_message() {
     assert_eq!(server.get("/pools", "").await.status, 200);
     assert_eq!(server.get("/livez", "").await.status, 200);
     drop(open);
-    // The streams of readers that are gone end at the next change or within 15 s.
+    // The streams of readers that have disconnected end at the next change or within 15 s.
     let mut client = server.client().await;
     client.admit_task(admit("ar:1", "camera", "task")).await.unwrap();
     let opened = async {

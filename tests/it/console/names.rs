@@ -90,7 +90,7 @@ async fn events_are_filtered_and_linked(server: ConsoleServer) {
     assert_eq!(all.matches(">admitted</th>").count(), 2, "{all}");
     let first = server.get(&format!("{path}&filter=camera-2"), "").await.body;
     assert!(first.contains("camera-2</td>") && !first.contains("camera-1</td>"), "{first}");
-    // The newest first: the last row is the oldest event. What follows it is the rest.
+    // The newest first: the last row is the oldest event. The rest follows it.
     let cursor = all.rsplit("&#38;after=").next().unwrap().split('"').next().unwrap();
     let after = server.get(&format!("{path}&after={cursor}"), "").await.body;
     assert_eq!(after.matches(">admitted</th>").count(), 1, "{after}");

@@ -1,4 +1,5 @@
-//! What pages show: pools in order and in pages, leases, tasks, and old numbers without the store.
+//! The contents of pages: pools in order and in pages, leases, tasks, and old numbers while the
+//! store is unreachable.
 
 use super::{ConsoleServer, on_both_stores};
 use crate::support::{

@@ -66,7 +66,7 @@ async fn j29_a_tenant_at_its_limit_is_named_in_metrics_log_and_console() {
     let reached = value(&metrics, "tollgate_limits_reached_total{limit=\"namespace\"} ");
     assert_eq!(reached, Some(counted));
 
-    // The chart of the overview has the errors by their code, and not as refusals.
+    // The chart of the overview shows the errors by their code, and not as refusals.
     let in_chart = |body: &str| body.contains("ResourceExhausted <b>");
     server.until("the chart has the errors", "/", &cookie, |page| in_chart(&page.body)).await;
     let system = server.get("/system", &cookie).await.body;

@@ -25,7 +25,7 @@ async fn a_caller_opens_at_most_half_of_the_live_pages() {
         open.push(live);
     }
     let refused = "this caller has 100 of at most 200 different live pages open, as many as are free: \
-                   the numbers of this page do not change until you reload it";
+                   this page does not update until you reload it";
     let is_refused = |reply: &Reply| reply.status == 503 && reply.body.trim_end() == refused;
     let reply = server.get("/live/pools?prefix=more", &greedy).await;
     assert!(is_refused(&reply), "{reply:?}");

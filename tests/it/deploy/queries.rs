@@ -1,4 +1,5 @@
-//! Queries of the alerts and dashboards: they parse, and a used server has what they name.
+//! Queries of the alerts and dashboards: they parse, and a server after use has the series that
+//! they name.
 
 mod prometheus;
 mod promql;
@@ -52,7 +53,7 @@ async fn a_used_server_has_every_metric_and_label() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-/// What a used server lacks of a metric in a query.
+/// Returns what a server after use lacks of a metric in a query.
 fn problem(series: &Series, selected: &Selected) -> Option<String> {
     let metric = &selected.metric;
     if metric == "up" {

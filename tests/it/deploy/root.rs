@@ -53,7 +53,7 @@ impl Root {
 
     /// The command `tollgate` in the root.
     fn tollgate(&self, arguments: &[&str]) -> Command {
-        // Without the variables of the environment.
+        // Without environment variables.
         let mut command = tollgate(&[]);
         let variables: Vec<_> = command.get_envs().map(|(name, _)| name.to_owned()).collect();
         command = Command::new("unshare");

@@ -163,7 +163,8 @@ impl History {
     /// Steps to the end of a ban, or to the instant at which a refused call passes or just before.
     async fn pass_to_an_end(&mut self) {
         let now = self.twins.time.now();
-        // Many ends of long windows would lead beyond the last time of the scripts, the year 2112.
+        // Steps to the ends of many long windows would exceed the last time that scripts support,
+        // the year 2112.
         let farthest = if self.random.random_bool(0.02) { u64::MAX } else { now + LONG };
         self.waits.retain(|(_, at)| *at > now && *at < farthest);
         self.ends.retain(|at| *at > now && *at < farthest);

@@ -93,7 +93,7 @@ async fn history(seed: u64) {
         epoch: Vec::new(),
     };
     if seed == 3 {
-        // Starts so late that the history reaches the end of the calendar.
+        // Starts late enough for the history to reach the end of the calendar.
         history.twins.time.advance(56 * 365 * DAY).await;
     }
     for step in 0..STEPS {

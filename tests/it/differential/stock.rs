@@ -198,7 +198,7 @@ impl History {
             reserve.buyer = Some(Buyer { name: buyer, limit: Some(QUANTITY_MAX) });
             crowd.push(reserve);
         }
-        // Reading a crowd back takes long: it is read less often while it grows.
+        // Reading a crowd back takes long, so it is read less often while it grows.
         self.twins.read_back_every(20 * EVERY);
         for part in crowd.chunks(TOGETHER) {
             for outcome in self.twins.agree_all(&mut self.skus, part, context).await {

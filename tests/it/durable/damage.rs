@@ -200,7 +200,7 @@ async fn a_damaged_file_is_named_and_the_server_exits() {
             let file = fs::OpenOptions::new().write(true).open(&file).unwrap();
             file.set_len(sound.len() as u64 / 2).unwrap();
         }),
-        ("another file format", &|| fs::write(&file, "something else altogether").unwrap()),
+        ("another file format", &|| fs::write(&file, "something entirely different").unwrap()),
     ];
     for (what, damage) in damages {
         fs::write(&file, &sound).unwrap();
@@ -248,7 +248,7 @@ async fn unavailable_while_the_disk_is_full(durability: &str) {
         match world.sequences.clone().next_sequence(next("order")).await {
             Ok(value) => given = value.into_inner().last,
             Err(status) if status.code() == tonic::Code::Unavailable => break status,
-            // In flight when the disk became full: the fate of the call is unknown.
+            // The call was in flight when the disk became full: its result is unknown.
             Err(status) => assert_eq!(status.code(), tonic::Code::DeadlineExceeded, "{status}"),
         }
     };
@@ -272,7 +272,7 @@ fn wrong_settings_of_a_data_directory_are_named() {
     let (code, why) = text(&["--durability", "always"]);
     assert!(code == Some(78) && why.contains("data_dir"), "{why}");
     let (code, why) = text(&["--engine", "redis://127.0.0.1:1", "--data-dir", "/tmp/x"]);
-    assert!(code == Some(78) && why.contains("the embedded engine only"), "{why}");
+    assert!(code == Some(78) && why.contains("only to the embedded engine"), "{why}");
     let (code, why) = text(&["--data-dir", "/dev/null/x"]);
     assert!(code == Some(74) && why.contains("/dev/null/x"), "{why}");
 }

@@ -108,7 +108,7 @@ async fn a_clock_set_back_by_a_day_frees_nothing_early_and_repeats_no_serial() {
     second.advance(49_000_000);
     assert_eq!(second.holder().await, Some(held.expire), "the lease has not ended yet");
     second.advance(1_000_000 + AHEAD.micros());
-    assert_eq!(second.holder().await, None, "the lease has ended, not a day later");
+    assert_eq!(second.holder().await, None, "the lease has ended on time, not a day later");
     let next = lease(second.acquire("two", Millis::from_secs(60)).await);
     assert!(next.token > held.token);
     assert!(next.expire.0 - next.grant.0 == 60_000_000, "the lease has its length");

@@ -85,7 +85,7 @@ async fn a_full_pool_is_asked_again_when_the_first_lease_can_end() {
     assert_eq!(admitted(&world.admit("p", "b", "t").await), None);
     world.advance(Duration::from_millis(1)).await;
     assert_eq!(admitted(&world.admit("p", "b", "t").await), Some(true));
-    // If no lease ends earlier, the server asks the store again after the time of the cache.
+    // If no lease ends earlier, the server asks the store again after the cache time.
     remember(&world, "p").await;
     world.advance(Duration::from_secs(10)).await;
     assert_eq!(admitted(&world.admit("p", "c", "t").await), Some(false));

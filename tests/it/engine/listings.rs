@@ -166,7 +166,7 @@ async fn bad_requests_are_refused(world: World) {
             (&*long, None, "", &["prefix"][..]),
             ("a\n", Some(0), "x", &["prefix", "page_size", "page_token"]),
             ("", Some(1001), "", &["page_size"]),
-            // Not base64; a token of ListPools; a place that no store has.
+            // Not base64; a token of ListPools; a position that no store has.
             ("", None, "?", &["page_token"]),
             ("", None, "AAAHAWE", &["page_token"]),
             ("", None, "AAQAgIABAAA", &["page_token"]),
@@ -178,7 +178,7 @@ async fn bad_requests_are_refused(world: World) {
             let named: Vec<&str> = violations.iter().map(|bad| &*bad.field).collect();
             assert_eq!(named, fields, "{kind:?}");
         }
-        // Any position is safe: of a process that does not exist, it is some position.
+        // Any position is safe: for a process that does not exist, it is an arbitrary position.
         for forged in ["AAQAAAAA", "AAQBAf_Hr6AlAWE"] {
             let mut token = forged.to_owned();
             while !token.is_empty() {

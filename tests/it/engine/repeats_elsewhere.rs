@@ -12,7 +12,7 @@ use crate::support::{
     world::{Undated, World, length},
 };
 
-/// The longest `retry_after` of a refusal that may not be true for its task.
+/// The longest `retry_after` of a refusal that may be wrong for its task.
 const SOON: Duration = Duration::from_secs(1);
 
 /// Two servers on one Redis, with this configuration.
@@ -22,12 +22,12 @@ async fn servers(config: &str) -> [World; 2] {
     [here, there]
 }
 
-/// A further server on the same Redis. It knows nothing of what the others have decided.
+/// A further server on the same Redis. It knows nothing about the decisions of the others.
 async fn beside(world: &World, config: &str) -> World {
     World::on(world.time().engine_beside(), world.time().clone(), configured(config)).await
 }
 
-/// Has a server cache the refusal of a pool.
+/// Makes a server cache the refusal of a pool.
 async fn cache(world: &World, pool: &str) {
     let refused = world.admit(pool, "stranger", "t").await;
     assert_eq!(refused.decision(), AdmitDecision::Full, "{refused:?}");
@@ -53,7 +53,7 @@ async fn j3_a_repeat_at_another_server_is_answered_with_its_lease() {
     cache(&second, "p").await;
     let repeat = second.admit("p", "dev", "job").await;
     assert!(is_replayed(&repeat, &lease), "{repeat:?}");
-    // A server that was restarted has forgotten whom it granted a lease.
+    // A server that was restarted no longer knows to whom it granted leases.
     drop(first);
     let restarted = beside(&second, LONG).await;
     cache(&restarted, "p").await;

@@ -98,7 +98,7 @@ async fn the_number_is_unknown_without_the_rights_and_without_redis() {
     let other = Server::start(&["--engine", &redis.url()]).await;
     counts(&other, 1).await;
     let before = counted(&redis).await;
-    // Of four answers each server gets one.
+    // Each of four servers gets one answer.
     eventually("both servers have counted", async || counted(&redis).await >= before + 4).await;
     assert_eq!([status(&server).await.servers, status(&other).await.servers], [0, 1]);
 

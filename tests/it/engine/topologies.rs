@@ -81,7 +81,7 @@ async fn a_unix_socket_a_user_a_database_and_a_prefix() {
         works(&server).await;
         assert!(text(redis.command(&["INFO", "keyspace"]).await).contains("db3:keys="));
         assert!(!text(redis.command(&["INFO", "keyspace"]).await).contains("db0:keys="));
-        // A server that still ran would recognise a loss.
+        // A server that is still running would recognise a loss.
         drop(server);
         redis.command(&["FLUSHALL"]).await.unwrap();
     }

@@ -126,7 +126,7 @@ async fn calls_past_their_deadline_or_without_a_caller_are_not_sent() {
     sleep(Duration::from_millis(50)).await;
     redis.signal("-CONT");
     for call in held {
-        // Redis hung too briefly to count as unreachable.
+        // Redis hung for too short a time to count as unreachable.
         call.await.unwrap().unwrap();
     }
     let holders = holders(&client).await;

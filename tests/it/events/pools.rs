@@ -1,4 +1,4 @@
-//! Each change of a pool is one event, also an end that no call causes.
+//! Each change of a pool is one event, even the end of a lease that no call causes.
 
 use std::{
     collections::{HashMap, HashSet},

@@ -157,7 +157,7 @@ async fn streams_continue_after_an_outage_of_redis() {
     let refused = async {
         loop {
             match watch(&client, None).await {
-                // The call that detects the failure does not know its fate.
+                // The call that detects the failure cannot know whether it was executed.
                 Err(status) if status.code() == Code::Unavailable => break status,
                 _ => sleep(Duration::from_millis(20)).await,
             }

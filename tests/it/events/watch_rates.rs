@@ -16,7 +16,7 @@ use crate::support::{
 const PATIENCE: Duration = Duration::from_secs(60);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Policies with all levels. Some names look like shards of other policies.
+/// Policies with all levels. Some names resemble shards of other policies.
 const POLICIES: [&str; 6] = ["p", "q", "p/05", "p/05/05", "p}", "/05"];
 
 on_both_engines! {

@@ -127,8 +127,8 @@ async fn h12_no_error_shows_a_password() {
 async fn h12_a_password_file_that_does_not_fit_is_refused() {
     let (good, empty) = (TempFile::new(PASSWORD), TempFile::new("\n"));
     for (engine, path, reason) in [
-        ("embedded", good.path(), "applies to a Redis only"),
-        ("redis://user:s3cr3t@127.0.0.1:1", good.path(), "has a password already"),
+        ("embedded", good.path(), "applies only to Redis"),
+        ("redis://user:s3cr3t@127.0.0.1:1", good.path(), "already has a password"),
         ("redis://127.0.0.1:1", empty.path(), "expected a password in the file"),
         ("redis://127.0.0.1:1", "/nowhere/password", "No such file"),
     ] {

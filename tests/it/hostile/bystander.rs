@@ -1,4 +1,4 @@
-//! A well-behaved caller beside an attack. It admits and completes tasks on its own connection and
+//! A well-behaved caller during an attack. It admits and completes tasks on its own connection and
 //! thread, and records each failed call and the latency of each call.
 
 use std::{

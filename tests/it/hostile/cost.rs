@@ -92,7 +92,7 @@ async fn processor_time(redis: &OwnRedis) -> Duration {
     Duration::from_secs_f64(seconds("used_cpu_user") + seconds("used_cpu_sys"))
 }
 
-/// Runs `calls`. Returns the number of their script calls, and the processor time per script call.
+/// Runs `calls`. Returns the number of script calls, and the processor time per script call.
 async fn script_costs(redis: &OwnRedis, calls: impl Future<Output = ()>) -> (u64, Duration) {
     let (before, time) = (script_calls(redis).await, processor_time(redis).await);
     calls.await;

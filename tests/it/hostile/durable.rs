@@ -221,7 +221,8 @@ async fn h11_only_the_owner_may_read_a_data_directory_and_its_exports() {
         end(server, "-TERM").await;
 
         let output = folder.path().with_extension("jsonl");
-        // A partial export that exists with wider rights does not pass them on.
+        // A partial export that already exists with wider permissions does not pass them on to the
+        // export.
         let part = folder.path().with_extension("jsonl.part");
         fs::write(&part, "cut").unwrap();
         fs::set_permissions(&part, Permissions::from_mode(0o644)).unwrap();
@@ -254,7 +255,7 @@ async fn h11_wider_existing_rights_cause_a_warning_and_stay() {
     let said = started().await;
     assert!(said.contains("WARN") && said.contains("mode 0755"), "{said}");
     assert!(said.contains("chmod 700") && said.contains("chmod 600"), "{said}");
-    assert_eq!((mode(folder.path()), mode(&file)), (0o755, 0o644), "existing rights stay");
+    assert_eq!((mode(folder.path()), mode(&file)), (0o755, 0o644), "existing permissions stay");
     fs::remove_file(log).unwrap();
 }
 

@@ -22,7 +22,7 @@ use crate::support::{
     world::{Client, admit},
 };
 
-/// More memory than a server needs that closes connections whose replies do not end.
+/// More memory than a server needs if it closes connections whose replies do not end.
 const GROWTH_MAX: usize = 96 << 20;
 /// Replies that do not end: their beginning, and what is repeated.
 const REPLIES: [(&str, &str); 6] = [
@@ -34,8 +34,8 @@ const REPLIES: [(&str, &str); 6] = [
     ("*", "0"),
 ];
 
-/// A proxy in front of Redis. Answers each request with the endless reply of this number; passes
-/// connections on if there is none.
+/// A proxy in front of Redis. Answers each request with the endless reply of this number; forwards
+/// connections if there is none.
 struct EndlessProxy {
     address: SocketAddr,
     reply: Arc<AtomicUsize>,
@@ -104,7 +104,7 @@ async fn j16_replies_without_an_end_leave_the_server_small_and_usable() {
         let before = resident(&server);
         proxy.reply.store(number, Ordering::SeqCst);
         let attack = async {
-            // The connections change over within milliseconds.
+            // The server replaces the connections within milliseconds.
             let refused = loop {
                 if let Err(refused) = client.admit_task(admit("p", "d", "during")).await {
                     break refused;

@@ -28,7 +28,7 @@ const BURST: usize = 1_000;
 const INITIAL_WINDOW: u16 = 4;
 const WINDOW_MAX: u32 = (1 << 31) - 1;
 
-/// The expected fate of the attacker's connection.
+/// What is expected to happen to the attacker's connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     /// The server closes it.
@@ -49,7 +49,7 @@ async fn flood(wire: &mut Wire, end: End, burst: &mut impl FnMut(&mut Wire) -> V
             break;
         }
         sent += bytes.len();
-        // Lets the reading task of `wire` run.
+        // Lets the task that reads for `wire` run.
         tokio::task::yield_now().await;
     }
     sent

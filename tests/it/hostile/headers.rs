@@ -1,5 +1,5 @@
-//! J15: the attacks of `docs/limits.md` on a server with the default limits, which must fit into
-//! 256 MiB, beside a well-behaved caller.
+//! J15: the attacks of `docs/limits.md` on a server with the default limits, which must stay within
+//! 256 MiB while it answers a well-behaved caller.
 
 use std::time::Duration;
 
@@ -63,8 +63,8 @@ fn large_headers(stream: u32) -> Vec<u8> {
     call
 }
 
-/// Sends these bytes on each of many connections, which stay open until the result is dropped. A
-/// connection that the server has closed or does not read is left alone.
+/// Sends these bytes on each of many connections, which stay open until the result is dropped.
+/// Ignores connections that the server has closed or does not read.
 async fn flood(server: &Server, connections: usize, bytes: Vec<u8>) -> Vec<TcpStream> {
     let (port, bytes) = (server.port, std::sync::Arc::new(bytes));
     let mut senders = JoinSet::new();
@@ -99,7 +99,7 @@ async fn attack(name: &str, connections: usize, bytes: Vec<u8>) {
             let now = resident(&server);
             same = if now > most + most / 200 { 0 } else { same + 1 };
             most = most.max(now);
-            assert!(monotonic() < end, "{name}: the memory does not stop to grow");
+            assert!(monotonic() < end, "{name}: the memory does not stop growing");
             sleep(Duration::from_millis(50)).await;
         }
         open.len()

@@ -1,8 +1,8 @@
-//! H24: many more calls than a server can answer, each with a deadline, over several
-//! connections. Callers call again, whether they were answered or not.
+//! H24: many more calls than a server can answer, each with a deadline, over several connections.
+//! Callers repeat their calls, whether they were answered or not.
 //!
-//! No check depends on the speed of the machine. Until calls are refused, the load grows in two
-//! ways. More callers start each time that as many calls have ended as there are callers. The
+//! No check depends on the speed of the machine. Until calls are refused, the load is increased in
+//! two ways. More callers start each time that as many calls have ended as there are callers. The
 //! server or its Redis is stopped for a growing part of the time. Every wait has a generous bound.
 
 use std::{
@@ -66,7 +66,7 @@ impl Seen {
     fn record(&self, status: &Status) {
         match status.code() {
             Code::Ok => drop(self.answered.fetch_add(1, Ordering::Relaxed)),
-            // The server read the call in time, and its answer was late.
+            // The server read the call in time, but its answer was late.
             Code::DeadlineExceeded => {}
             Code::ResourceExhausted => {
                 let reason = status.get_details_error_info().map(|info| info.reason);

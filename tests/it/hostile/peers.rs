@@ -140,7 +140,7 @@ async fn h3_a_peer_with_many_connections_leaves_capacity_to_others() {
         if are_refused(&same).await {
             break;
         }
-        assert!(begin.elapsed() < PATIENCE, "the peer does not hold what it may");
+        assert!(begin.elapsed() < PATIENCE, "the peer does not use its whole limit");
     }
 
     let other = Peer::at([127, 0, 0, 2], &server).await;
@@ -150,6 +150,6 @@ async fn h3_a_peer_with_many_connections_leaves_capacity_to_others() {
     let list = framed_bytes(false, &list().encode_to_vec());
     let listing = other.call(LIST, "identity", list).await;
     assert_eq!(listing.code(), Code::Ok, "{listing:?}");
-    eventually("the peer holds it still", async || are_refused(&same).await).await;
+    eventually("the peer still uses it", async || are_refused(&same).await).await;
     bystander.finish().await;
 }

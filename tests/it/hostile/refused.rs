@@ -83,7 +83,7 @@ async fn h7_a_batch_refused_halfway_reports_each_task() {
             seen |= why == "NOPERM" && answer.is_err();
             let results = match answer {
                 Ok(answer) => answer.into_inner().results,
-                // The fate of the tasks is unknown: some may be queued.
+                // It is unknown which of the tasks are queued.
                 Err(status) => {
                     assert_eq!(status.code(), Code::DeadlineExceeded, "{why}: {status:?}");
                     continue;
@@ -108,7 +108,7 @@ async fn h7_a_batch_refused_halfway_reports_each_task() {
             }
             break;
         }
-        assert!(seen, "{why}: no batch was refused halfway");
+        assert!(seen, "{why}: no batch was refused in the middle");
     }
 }
 

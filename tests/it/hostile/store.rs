@@ -78,7 +78,7 @@ impl Store {
     }
 
     /// Sends a command to Redis.
-    async fn tell(&self, command: &[&str]) {
+    async fn send(&self, command: &[&str]) {
         self.redis.command(command).await.unwrap();
     }
 }
@@ -93,7 +93,7 @@ async fn refuses_writes(begin: &[&str], end: &[&str], code: &str) {
     }
     let mut rates = Rates::connect(store.server.address()).await.unwrap();
     rates.check_rate(under("k", "allow")).await.unwrap();
-    store.tell(begin).await;
+    store.send(begin).await;
     // Round 0 runs before the server has noticed, round 1 after.
     for round in 0..2 {
         for device in ["d2", "d3"] {
@@ -118,7 +118,7 @@ async fn refuses_writes(begin: &[&str], end: &[&str], code: &str) {
             await_health(&store.server, SERVICE, ServingStatus::NotServing).await;
         }
     }
-    store.tell(end).await;
+    store.send(end).await;
     await_health(&store.server, SERVICE, ServingStatus::Serving).await;
     assert!(store.admitted("allow", "d1").await);
     let full = store.admit("allow", "d2").await.unwrap();
@@ -157,7 +157,7 @@ async fn h8_a_share_is_granted_while_redis_is_unreachable_but_not_while_it_is_a_
     let mut store = Store::start(CONFIG).await;
     assert!(store.admitted("allow", "d0").await);
     // Redis is a replica now: its primary may grant slots elsewhere.
-    store.tell(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    store.send(&["REPLICAOF", "127.0.0.1", "1"]).await;
     await_health(&store.server, SERVICE, ServingStatus::NotServing).await;
     let failed = store.admit("allow", "d1").await.expect_err("a share was granted");
     assert_eq!(failed.get_error_details().error_info().unwrap().reason, "STORE_REFUSES");
@@ -190,13 +190,13 @@ async fn h9_a_share_of_zero_slots_answers_full() {
 async fn h10_a_redis_set_to_evict_at_run_time_is_not_used() {
     let store = Store::start(CONFIG).await;
     assert!(store.admitted("allow", "d0").await);
-    store.tell(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
+    store.send(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
     await_health(&store.server, SERVICE, ServingStatus::NotServing).await;
     let failed =
         store.admit("allow", "d1").await.expect_err("the call succeeds although Redis may evict");
     assert_eq!(failed.code(), Code::Unavailable);
     assert!(failed.message().contains("noeviction"), "{failed:?}");
-    store.tell(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await;
+    store.send(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await;
     await_health(&store.server, SERVICE, ServingStatus::Serving).await;
     assert!(store.admitted("allow", "d1").await);
 }

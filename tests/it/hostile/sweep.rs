@@ -52,7 +52,7 @@ const LEASE: Duration = Duration::from_secs(301);
 /// The clock stops at this time, two seconds after the end of the leases. Work that is scheduled
 /// for later does not begin, so each lease must end within two seconds.
 const IN_TIME: Duration = Duration::from_secs(1);
-/// The same after a silence of Redis.
+/// The same limit after Redis was silent.
 const AFTER_SILENCE: Duration = Duration::from_secs(8);
 const PARTITIONS: &str = "tollgate:{index:admission}:partitions";
 const ENDS: &str = "tollgate:{index:admission}:ends";
@@ -115,7 +115,7 @@ async fn outlive(engine: &Engine, time: &Time, pool: &str, tasks: usize) {
 async fn reach(engine: &Engine, time: &Time, pool: &str, event: u64, mut left: Duration) {
     let begin = monotonic();
     while last_event(engine, pool).await < event {
-        assert!(begin.elapsed() < PATIENCE, "{pool}: event {event} does not come");
+        assert!(begin.elapsed() < PATIENCE, "{pool}: event {event} does not arrive");
         sleep(STEP).await;
         if left > Duration::ZERO {
             time.advance(STEP.as_micros() as u64).await;

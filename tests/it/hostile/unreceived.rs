@@ -174,7 +174,8 @@ async fn j7_a_lease_that_was_renewed_stays(world: World) {
     assert!(keeper.get("l").await.held);
 }
 
-/// Redis has executed the grants, and its answers are on their way when the calls are cancelled.
+/// Redis has executed the grants, and its answers have not arrived yet when the calls are
+/// cancelled.
 #[tokio::test(flavor = "multi_thread")]
 async fn j7_a_grant_in_flight_when_its_call_is_cancelled_is_revoked() {
     let mut redis = OwnRedis::prepare();

@@ -91,14 +91,14 @@ async fn a_lost_reply_loses_no_lock() {
     wire.lose_decision();
     let answer = locks.ask(acquire("l", "a")).await;
     let lease = granted(&answer);
-    assert!(answer.replayed, "the second try is answered with the lease of the first");
+    assert!(answer.replayed, "the second attempt is answered with the lease of the first");
     wire.lose_decision();
     assert!(locks.renewed(renew("l", "a")).await.is_some());
     wire.lose_decision();
-    assert!(locks.released(release("l", "a")).await, "the second try is a repeat");
+    assert!(locks.released(release("l", "a")).await, "the second attempt is a repeat");
     assert!(locks.acquired("l", "b").await.fencing_token > lease.fencing_token);
-    // The second try cannot tell what the first one did, so the answer is DEADLINE_EXCEEDED. Some
-    // of the lost replies belong to a probe.
+    // The second attempt cannot determine what the first one did, so the answer is
+    // DEADLINE_EXCEEDED. Some of the lost replies belong to a probe.
     let mut lost = Vec::new();
     for _ in 0..10 {
         wire.lose_decision();

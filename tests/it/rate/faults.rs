@@ -217,7 +217,7 @@ async fn a_check_is_repeated_only_with_a_request_id() {
     let server = Server::start(&["--engine", &engine]).await;
     let mut rates = Rates::connect(server.address()).await.unwrap();
     let one = rule([limit(1, MINUTE, Algorithm::FixedWindow)]);
-    // The reply is lost. Without a request id, a second try of the only call would be refused.
+    // The reply is lost. Without a request id, a second attempt at the only call would be refused.
     for (key, id) in [("without", ""), ("with", "id")] {
         // After an answered call the server sends no probe for a while.
         while rates.check_rate(check("warm", &one)).await.is_err() {

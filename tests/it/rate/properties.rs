@@ -80,7 +80,7 @@ impl Run {
         if answer.is_allowed() {
             return self.pass(cost).await;
         }
-        let wait = answer.retry_after.expect("a refusal says when to come again");
+        let wait = answer.retry_after.expect("a refusal says when to try again");
         assert!(wait.0 > 0);
         if self.steady {
             self.refused_early_by_at_most_a_sixtieth(cost);
@@ -158,8 +158,8 @@ fn rule(case: &Case) -> Arc<Rule> {
     Arc::new(spec.build().unwrap())
 }
 
-/// Plays the calls of a case. With `other`, the numbers of both cases apply in turns to the same
-/// usage.
+/// Plays the calls of a case. With `other`, the numbers of both cases are applied alternately to
+/// the same usage.
 async fn play(redis: bool, case: Case, other: Option<Case>) {
     let (engine, time) = if redis { redis_engine().await } else { embedded_engine() };
     let maintained = engine.clone();

@@ -51,7 +51,7 @@ async fn b2_a_counter_without_ttl_is_repaired(world: World) {
         assert_eq!(world.passes(3, key, &two).await, 2, "{algorithm:?}");
         let stored = format!("{{}}:{{rate:\x1f{key}}}:usage");
         world.tamper(&["PERSIST", &stored]).await;
-        // The key is not limited for ever, and the next write sets the TTL again.
+        // The key is not limited forever, and the next write sets the TTL again.
         world.advance(2 * MINUTE).await;
         assert!(world.check(key, &two).await.allowed, "{algorithm:?}");
         let ttl = world.tamper(&["PTTL", &stored]).await;

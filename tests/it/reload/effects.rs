@@ -147,7 +147,7 @@ async fn an_expired_certificate_in_use_stops_no_reload() {
     let server = TlsServer::start(&ours.expiring(15), &pool("p", 3)).await;
     server.client(&ours.pem(), None).await.unwrap();
     let expired = async {
-        // Clients refuse the certificate from then on.
+        // From then on, clients refuse the certificate.
         while server.client(&ours.pem(), None).await.is_ok() {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }

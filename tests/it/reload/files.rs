@@ -1,4 +1,4 @@
-//! Files that are not a configuration: pipes, files without an end, and files of others.
+//! Files that are not a configuration: pipes, endless files, and files of other programs.
 
 use std::{os::unix::fs::symlink, process::Command};
 
@@ -87,7 +87,7 @@ async fn j12_a_key_set_that_does_not_answer_delays_no_page_and_no_shutdown() {
     tokio::time::timeout(PATIENCE, accepted).await.expect("pages and connections are served");
     let output = reload.await.unwrap();
     assert_eq!(output.status.code(), Some(78), "{}", errors(&output));
-    // Another one is under way while the server ends.
+    // Another fetch is in progress while the server shuts down.
     server.server.process.signal("-HUP");
     server.server.process.signal("-TERM");
     assert_eq!(server.server.process.end(PATIENCE).await, Some(0));

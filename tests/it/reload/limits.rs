@@ -1,5 +1,5 @@
-//! A reload changes `[limits]` while calls run: each key raised and lowered, beside a caller none
-//! of whose calls may fail.
+//! A reload changes `[limits]` while calls run: each key is raised and lowered, and no call of
+//! another caller may fail.
 
 mod bytes;
 mod calls;

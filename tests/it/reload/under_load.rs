@@ -40,12 +40,12 @@ const LIMITS: [&str; 2] = [
 /// The rounds after which memory is measured.
 const WARM: u32 = 10;
 
-/// What the devices see together.
+/// What all devices together have seen.
 #[derive(Default)]
 struct Witness {
     /// The tasks that run by the devices' own account: never more than the server knows.
     running: AtomicU32,
-    /// The most of them since it was last reset.
+    /// The largest number of them since the last reset.
     most: AtomicU32,
     admitted: AtomicU64,
     stop: AtomicBool,

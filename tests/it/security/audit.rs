@@ -84,7 +84,7 @@ async fn floors_that_move_a_sequence_have_audit_lines() {
         let request = pb::SetSequenceFloorRequest { name: "n".into(), floor: Some(floor) };
         Call::new("SequenceService", "SetSequenceFloor", request)
     };
-    // A floor that changes nothing, and a call without one, have no line about a floor.
+    // A floor that changes nothing, or a call without one, writes no line about a floor.
     for call in [set(50), set(7), next(None), next(Some(7)), next(Some(90))] {
         call.make(&channel, &metadata).await.unwrap();
     }

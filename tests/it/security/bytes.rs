@@ -1,5 +1,5 @@
-//! J14: `bytes_max` of `[[namespace]]` on both engines. A namespace cannot fill the store with what
-//! it keeps of ended calls: results, orders, buyers, answers for repeats.
+//! J14: `bytes_max` of `[[namespace]]` on both engines. A namespace cannot fill the store with the
+//! records of its ended calls: results, orders, buyers, answers for repeats.
 
 use std::time::Duration;
 
@@ -39,7 +39,11 @@ async fn until_refused(world: &World) -> (usize, Status) {
 async fn results_have_a_limit(world: World, least: usize) {
     let (completed, refused) = until_refused(&world).await;
     assert_limit(&refused, "bytes_max", MIB);
-    assert!((least..=17).contains(&completed), "{completed} results of 60 kB fit into 1 MiB");
+    assert!(
+        (least..=17).contains(&completed),
+        "{completed} results of 60 kB were stored within 1 \
+        MiB"
+    );
     // The task that is refused with its result can be completed without it.
     let last = format!("d{completed}");
     assert_eq!(world.complete("p", &last, "t").await.verdict(), CompleteVerdict::Completed);

@@ -139,9 +139,9 @@ async fn a_key_set_at_a_url_rotates_and_outlives_its_server() {
     *keys.answer.lock() = ok("{}");
     server.files.logged("not a JSON key set", 1).await;
     *keys.answer.lock() = "HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n".to_owned();
-    server.files.logged("the key set was not fetched", 1).await;
+    server.files.logged("cannot fetch the key set", 1).await;
     keys.serving.abort();
-    server.files.logged("the key set was not fetched", 2).await;
+    server.files.logged("cannot fetch the key set", 2).await;
     call(&channel, &new.bearer(&claims)).await.unwrap();
 }
 
@@ -157,8 +157,8 @@ async fn a_server_does_not_start_without_its_key_set() {
         (&ours, large, "expected at most 1048576 bytes"),
         (&ours, ok("[]"), "not a JSON key set"),
         (&ours, "SSH-2.0-x\r\n".to_owned(), "invalid HTTP"),
-        (&ours, String::new(), "no complete answer within 10s"),
-        (&ours, ok(SLOW), "no complete answer within 10s"),
+        (&ours, String::new(), "no complete response within 10s"),
+        (&ours, ok(SLOW), "no complete response within 10s"),
     ];
     for (trusted, answer, reason) in cases {
         let keys = KeyServer::start(&ours, answer).await;

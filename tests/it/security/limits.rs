@@ -113,7 +113,7 @@ async fn watchers_have_a_limit(world: World) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(PATIENCE, again).await.expect("the place of an ended watch is never free");
+    timeout(PATIENCE, again).await.expect("the place of an ended watch never becomes free");
 }
 
 async fn connections_have_a_limit(world: World) {

@@ -40,7 +40,7 @@ async fn a_plaintext_peer_on_a_tls_port_gets_a_text_and_one_log_line() {
     }
     let line = "a peer does not use TLS on a port that requires it";
     server.files.logged(line, 1).await;
-    // Twenty peers cause few lines, since lines are ten seconds apart.
+    // Twenty peers cause only a few lines, since lines are at least ten seconds apart.
     assert!(server.files.log().matches(line).count() < 10, "{}", server.files.log());
     // A gRPC client fails immediately.
     let mut client = Client::connect(format!("http://127.0.0.1:{port}")).await.unwrap();

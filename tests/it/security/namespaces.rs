@@ -115,8 +115,8 @@ async fn alone_or_not(redis: bool) {
         }
         let name = *NAMES.choose(&mut random).unwrap();
         let call = calls(name).choose(&mut random).unwrap().clone();
-        // A caller of one namespace may not call AdminService. Other tests decide how far a page of
-        // a walk gets.
+        // A caller of one namespace may not call AdminService. How far a page of a scan gets
+        // depends on other tests.
         if call.method.starts_with("Watch") || call.is_of_server() || call.is_walk() {
             continue;
         }

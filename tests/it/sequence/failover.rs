@@ -210,7 +210,7 @@ async fn servers_with_and_without_reserve_give_out_distinct_values() {
         clients.push(answering(server, "other").await);
     }
     for turn in 0..20 {
-        // Turns of different lengths, so that blocks are left unfinished.
+        // Rounds of different lengths, so that some blocks are not used up.
         for _ in 0..=turn % 3 {
             values.push(try_next(&clients[turn % 2], next("order")).await.unwrap().first);
         }
@@ -219,7 +219,7 @@ async fn servers_with_and_without_reserve_give_out_distinct_values() {
     // The reservation reached up to 52: a server without `reserve` skips it.
     assert_eq!(values[..3], [1, 53, 54]);
 
-    // Concurrent calls that cannot be joined still share one reservation.
+    // Concurrent calls that cannot be merged still share one reservation.
     let mut calls = tokio::task::JoinSet::new();
     for number in 0..200 {
         let client = clients[0].clone();

@@ -193,7 +193,7 @@ async fn a_refused_second_try_leaves_the_fate_unknown() {
     assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
     assert_eq!(try_next(&client, next("order")).await.unwrap_err().code(), Code::OutOfRange);
 
-    // The second try reaches a replica.
+    // The second attempt reaches a replica.
     replica.command(&["REPLICAOF", "127.0.0.1", &redis.port.to_string()]).await.unwrap();
     let stored = ["HGET", "tollgate:{sequence:order}:counter", "last"];
     while replica.command(&stored).await != redis.command(&stored).await {

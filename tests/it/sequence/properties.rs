@@ -1,4 +1,4 @@
-//! Joined requests get the same values as requests one after the other.
+//! Merged requests get the same values as consecutive requests.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ fn decision(asked: &Asked, layout: Option<Arc<Layout>>, reserve: bool) -> NextSe
     }
 }
 
-/// Decides requests as the coalescer does: joins neighbours, and splits the outcome.
+/// Decides requests as the coalescer does: merges adjacent requests, and divides the outcome.
 fn decide_joined(
     decisions: &[NextSequence],
     counter: &mut Counter,

@@ -1,4 +1,4 @@
-//! Scenarios E: errors of common recipes for serial numbers, on both engines.
+//! Scenarios E: failures of common recipes for serial numbers, on both engines.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -73,7 +73,7 @@ async fn e5_no_value_is_below_its_floor(world: World) {
     assert_eq!(world.one(floor(stored, next("order"))).await, stored);
     assert_eq!(world.one(floor(stored + 1, next("order"))).await, stored + 1);
     assert_eq!(world.one(floor(stored + 3, next("order"))).await, stored + 3);
-    // A floor that is already passed changes nothing.
+    // A floor that the sequence has already passed changes nothing.
     let response = world.next(floor(stored, next("order"))).await;
     assert_eq!((response.first, response.floor_applied), (stored + 4, false));
 }
@@ -119,7 +119,7 @@ async fn e15_after_a_hundred_serials_the_next_millisecond_begins(world: World) {
         serials.extend(world.next(next("stamp")).await.serials);
     }
     assert_eq!(serials.len(), 1000);
-    assert!(serials.is_sorted_by(|one, next| one < next), "distinct and rising");
+    assert!(serials.is_sorted_by(|one, next| one < next), "distinct and increasing");
     // Time stands still: each millisecond yields a hundred serials, one after the other.
     for (index, serial) in serials.iter().enumerate() {
         let (millis, number) = (index / 100, index % 100);

@@ -211,7 +211,7 @@ async fn a_call_that_may_have_been_executed_is_deadline_exceeded() {
     serving(&server).await;
     let mut client = server.client().await;
     client.admit_task(admit("p", "d0", "t")).await.unwrap();
-    // Redis executes the call, its reply is lost, and a second try cannot connect.
+    // Redis executes the call, its reply is lost, and a second attempt cannot connect.
     wire.cut();
     let lost = client.admit_task(admit("p", "d1", "t")).await.unwrap_err();
     let leases = redis.command(&["ZCARD", "tollgate:{admission:p}:leases"]).await.unwrap();

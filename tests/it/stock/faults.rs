@@ -161,7 +161,7 @@ async fn a_lost_reply_changes_no_stock_twice() {
     let stock = client.get_stock(get("tv")).await.unwrap().into_inner().stock;
     assert_eq!(levels(stock), [13, 13, 0, 2]);
 
-    // A call without protection against repeats is sent once: its fate is unknown.
+    // A call that is not safe to repeat is sent once: it is unknown whether it was executed.
     wire.lose_decision();
     let status = client.add_stock(add("tv", 5)).await.unwrap_err();
     assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
@@ -225,7 +225,7 @@ async fn a_decision_is_one_evalsha_and_a_few_commands() {
     }
     let counted = crate::engine::round_trips::calls(&redis).await;
     assert_eq!(counted.get("evalsha"), Some(&(20 * 7)), "{counted:?}");
-    // The levels are read once by each decision. Keys are written only if they change.
+    // Each decision reads the quantities once. Keys are written only if they change.
     assert_eq!(counted.get("hmget"), Some(&(20 * 7)), "{counted:?}");
     assert_eq!(counted.get("zadd"), Some(&(20 * 2)), "{counted:?}");
     assert_eq!(counted.get("set"), Some(&(20 * 4)), "{counted:?}");

@@ -97,7 +97,7 @@ async fn a_hanging_collector_delays_shutdown_by_at_most_the_drain_timeout() {
     assert_eq!(code, Some(0), "{}", server.files.log());
     // A message to the collector may take 10 s.
     assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
-    assert!(server.files.log().contains("did not take the last spans"), "{}", server.files.log());
+    assert!(server.files.log().contains("did not accept the last spans"), "{}", server.files.log());
 }
 
 #[tokio::test(flavor = "multi_thread")]

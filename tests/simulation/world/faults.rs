@@ -8,7 +8,7 @@ use super::{Ends, LONG, Life, SECOND, World};
 use crate::{disk::End, history::Happened, mark};
 
 const DAY: i64 = 86_400_000_000;
-/// Most time between the first and the last lost acknowledgement, in µs.
+/// Maximum time between the first and the last lost acknowledgement, in µs.
 const LOST_MAX: u64 = SECOND;
 
 impl World {

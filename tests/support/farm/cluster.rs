@@ -147,7 +147,7 @@ impl Cluster {
 }
 
 impl Node {
-    /// Whether the node sees a Cluster of three primaries that answers.
+    /// Whether the node reports a working Cluster of three primaries.
     async fn is_whole(&self) -> bool {
         let info = self.command(&["CLUSTER", "INFO"]).await;
         info.is_ok_and(|info| {

@@ -76,7 +76,7 @@ class DispatchedTask:
     payload: bytes
     """The payload given to `enqueue`."""
     attempt: int
-    """Number of dispatches, this one included: 1 and up."""
+    """Number of dispatches, this one included: 1 or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class PoolStatus:
     max_attempts: int
     """Attempts of a queued task until it is dead."""
     queued: int
-    """Number of queued tasks, running ones included."""
+    """Number of queued tasks, including running ones."""
     waiters: int
     """Number of calls that wait for a slot, on all servers."""
     overrides: tuple[str, ...]
@@ -125,7 +125,7 @@ class Lease:
     device: str
     """The device that holds it."""
     task: str
-    """The task it was granted for."""
+    """The task for which it was granted."""
     token: int
     """The fencing token."""
     grant_time: datetime

@@ -44,7 +44,7 @@ class CompleteVerdict(_Enum):
     LATE = 3
     """The lease had ended or was evicted. The result is recorded; no other slot is freed."""
     STALE_TOKEN = 4
-    """The token is not that of the last lease: the task was admitted again. The result is not
+    """The token does not belong to the last lease: the task was admitted again. The result is not
     recorded.
     """
     UNKNOWN = 5
@@ -64,13 +64,13 @@ class RenewVerdict(_Enum):
     UNSPECIFIED = 0
     """Never sent."""
     RENEWED = 1
-    """The lease runs on."""
+    """The lease was extended."""
     EXPIRED = 2
     """The lease and its grace have ended, or it was evicted; call AdmitTask again."""
     COMPLETED = 3
     """The task has a result."""
     STALE_TOKEN = 4
-    """The token is not that of the last lease."""
+    """The token does not belong to the last lease."""
     UNKNOWN = 5
     """The task is unknown."""
 
@@ -102,7 +102,7 @@ class CancelVerdict(_Enum):
     COMPLETED = 3
     """It has a result."""
     UNKNOWN = 4
-    """No such task was queued, or it was forgotten after the retention."""
+    """The task was never queued, or it was forgotten after the retention."""
 
 
 class RequeueVerdict(_Enum):
@@ -121,7 +121,7 @@ class RequeueVerdict(_Enum):
     FULL = 5
     """The pool has its maximum of queued tasks. The task stays dead."""
     UNKNOWN = 6
-    """No such task was queued, or it was forgotten after the retention."""
+    """The task was never queued, or it was forgotten after the retention."""
 
 
 class EnqueueStatus(_Enum):
@@ -130,9 +130,11 @@ class EnqueueStatus(_Enum):
     UNSPECIFIED = 0
     """Never sent."""
     ENQUEUED = 1
-    """It is the last one in the queue of its device."""
+    """The task is now the last one in the queue of its device."""
     DUPLICATE = 2
-    """It is known: queued, running, or remembered (for the pool's retention). Nothing changed."""
+    """The task is already known: queued, running, or remembered (for the pool's retention).
+    Nothing changed.
+    """
     EXPIRED = 3
     """Its expire_time had passed; it is not queued."""
     FULL = 4
@@ -192,12 +194,12 @@ class PoolEventKind(_Enum):
     RENEWED = 3
     """Its lease was extended."""
     COMPLETED = 4
-    """Its result came in time."""
+    """Its result arrived in time."""
     LATE = 5
-    """Its result came after its lease had ended or was evicted."""
+    """Its result arrived after its lease had ended or was evicted."""
     EXPIRED = 6
-    """Its lease and grace ended without a result. Without a token: its expire_time passed, and
-    it left its queue. Appended at most 2 s later.
+    """Its lease and grace ended without a result; or, in an event without a token, its expire_time
+    passed, and it left its queue. The event is appended at most 2 s later.
     """
     EVICTED = 7
     """EvictTask freed its slot, or its admission was revoked because too few replicas
@@ -255,15 +257,17 @@ class Algorithm(_Enum):
     two windows up to twice max can pass in a short time.
     """
     CALENDAR_WINDOW = 2
-    """Windows of the clock: the second, minute, hour or day of a UTC offset. The same burst at
-    the boundary, for all keys at once.
+    """Windows of the clock: the second, minute, hour or day of a UTC offset. The same burst is
+    possible at the boundary, for all keys at once.
     """
     SLIDING_WINDOW = 3
-    """At most max in any interval of the window's length. A call is given back up to 1/60 of a
-    window late; memory does not grow with max.
+    """At most max calls in any interval of the window's length. A call is given back up to 1/60 of
+    a window late; memory use does not grow with max.
     """
     TOKEN_BUCKET = 4
-    """GCRA: max per window, evenly, and burst at once. At most burst + max in any window."""
+    """GCRA: max calls per window, evenly spaced, and burst calls at once. At most burst + max
+    calls in any window.
+    """
 
 
 class TierAction(_Enum):

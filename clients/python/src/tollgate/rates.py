@@ -95,7 +95,7 @@ class LimitUsage:
     count: int
     """Calls counted."""
     remaining: int
-    """max less count, at least 0."""
+    """max minus count, at least 0."""
     reset_after: timedelta
     """Time until all usage is given back if the key makes no call."""
     window: timedelta

@@ -64,7 +64,8 @@ impl Runner {
         }
     }
 
-    /// Admits without keepers: the permits are closed at once, and their leases run on.
+    /// Admits without keepers: the permits are closed immediately, and their leases run until they
+    /// expire.
     async fn admit_many(&self, fields: &Fields) -> Answer {
         let request = |item: Fields| pb::AdmitTaskRequest {
             pool: item.text("pool"),

@@ -22,7 +22,7 @@ use tollgate_client::{
     Reservation, Token, WorkerHandle, advance_clock,
 };
 
-/// What a handle of the scenarios names.
+/// The object to which a handle of the scenarios refers.
 enum Object {
     Permit {
         permit: Option<Permit>,
@@ -100,7 +100,7 @@ impl Runner {
     }
 
     fn send(&self, value: Value) {
-        // Without a reader the runner is about to end.
+        // If nothing reads the event, the runner is about to end.
         let _ = self.output.send(value);
     }
 

@@ -141,7 +141,7 @@ async fn a_wait_ends_with_a_permit_of_full_length() {
     let waiter = pool.admit("second", "task").lease(SECOND * 30).wait(SECOND * 60);
     let waiter = tokio::spawn(async move { waiter.await });
     eventually("the call waits", async || pool.state().await.unwrap().waiters == 1).await;
-    // A tenth of the lease: counted from before the wait, less would be left.
+    // If the time were counted from before the wait, less than a tenth of the lease would be left.
     sleep(SECOND * 3).await;
     first.complete(Outcome::Succeeded, "").await.unwrap();
     let Ok(Admission::Admitted(second)) = waiter.await.unwrap() else { panic!("not admitted") };

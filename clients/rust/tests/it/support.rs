@@ -169,7 +169,7 @@ impl Proxy {
         Proxy { address, swallows, task }
     }
 
-    /// Swallows all bytes of all connections, for ever of those that are open now.
+    /// Swallows all bytes of all connections; for the connections that are open now, forever.
     pub(crate) fn swallow(&self, swallows: bool) {
         self.swallows.store(swallows, Ordering::SeqCst);
     }
@@ -181,7 +181,7 @@ impl Drop for Proxy {
     }
 }
 
-/// What a fake server answers to a number of attempt, from 1.
+/// What a fake server answers to an attempt, by its number, from 1.
 type Answers =
     dyn Fn(usize, &pb::CheckRateRequest) -> Result<pb::CheckRateResponse, Status> + Send + Sync;
 

@@ -87,7 +87,7 @@ export class QuantityDiffersError extends TollgateError {
 const INSECURE = "Protocol not secure enough";
 const NOT_TLS = /wrong version number/iu;
 
-/** Reason of an error: the server uses TLS and the client does not, or the reverse. */
+/** Reason of an error: the server uses TLS and the client does not, or vice versa. */
 export const TLS_MISMATCH = "TLS_MISMATCH";
 
 /** Returns the name of a status code; UNKNOWN for a number that gRPC does not define. */

@@ -18,7 +18,7 @@ use super::{
 };
 use tollgate_core::time::monotonic;
 
-/// The end of the command.
+/// How the command has ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ended {
     /// Exit code as in a shell: 128 plus the number of a signal.
@@ -27,8 +27,8 @@ pub(super) struct Ended {
     pub(super) is_lost: bool,
 }
 
-/// Starts the command with the name, owner and fencing token of the lock in its environment. It ends
-/// with this process, unless it may run without the lock.
+/// Starts the command with the name, owner and fencing token of the lock in its environment. Unless
+/// it may run without the lock, it ends when this process does.
 pub(super) fn start(options: &LockOptions, owner: &str, token: u64) -> io::Result<Child> {
     let command = match options.if_lost {
         IfLost::Term => parent::ending_with_this(&options.command),
@@ -47,13 +47,13 @@ pub(super) async fn wait(
     options: &LockOptions,
     (lock, lease): (&mut Lock, Lease),
     signals: &mut ForwardedSignals,
-    tell: impl Fn(&str),
+    warn: impl Fn(&str),
 ) -> io::Result<Ended> {
     let mut keep = pin!(lock.keep(lease));
     let (mut is_lost, mut kill_at) = (false, None);
     loop {
         select! {
-            // The end of the command comes first: its process id must not be used afterwards.
+            // Polled first, because the process id must not be used once the command has ended.
             biased;
             status = child.wait() => {
                 return Ok(Ended { code: exit_code(status?), is_lost });
@@ -68,10 +68,10 @@ pub(super) async fn wait(
                 let name = options.name();
                 match options.if_lost {
                     IfLost::Ignore => {
-                        tell(&format!("`{name}` is lost: {lost}; the command continues"));
+                        warn(&format!("`{name}` is lost: {lost}; the command continues"));
                     }
                     IfLost::Term => {
-                        tell(&format!("`{name}` is lost: {lost}; sending SIGTERM to the command"));
+                        warn(&format!("`{name}` is lost: {lost}; sending SIGTERM to the command"));
                         send(&child, Signal::TERM);
                         kill_at = options.kill_after.and_then(|after| monotonic().checked_add(after));
                     }
@@ -79,24 +79,24 @@ pub(super) async fn wait(
             }
             () = sleep_until(kill_at.unwrap_or_else(monotonic).into()), if kill_at.is_some() => {
                 kill_at = None;
-                tell("the command is still running; sending SIGKILL");
+                warn("the command is still running; sending SIGKILL");
                 send(&child, Signal::KILL);
             }
         }
     }
 }
 
-/// Sends a signal to the command only. The process id is not reused before the command was waited
+/// Sends a signal to the command only. Its process id cannot be reused before it has been waited
 /// for.
 fn send(child: &Child, signal: Signal) {
     let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
     if let Some(pid) = pid {
-        // The command may have just ended, or runs as another user and cannot be signalled.
+        // The command may have just ended, or it runs as another user and cannot be signalled.
         let _ = kill_process(pid, signal);
     }
 }
 
-/// Returns the exit code that shells use for an end by this signal.
+/// Returns the exit code that shells use for a process that this signal has ended.
 pub(super) fn code(signal: Signal) -> u8 {
     parent::by_signal(signal.as_raw())
 }

@@ -40,7 +40,7 @@ pub async fn list(
 fn advice(code: &str) -> &'static str {
     match code {
         "PERMISSION_DENIED" => "use the token of a caller that may read locks",
-        "UNIMPLEMENTED" => "this server does not list locks: update it",
+        "UNIMPLEMENTED" => "this server does not support listing locks: upgrade it",
         _ => client::advice(code),
     }
 }

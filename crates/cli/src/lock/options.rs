@@ -15,7 +15,7 @@ use super::super::{
 };
 use tollgate_core::lock::LEASE_MAX;
 
-/// Minimum lease: a busy machine may renew shorter leases too late.
+/// Minimum lease, because a busy machine may renew shorter leases too late.
 const LEASE_MIN: Duration = Duration::from_secs(1);
 /// Maximum wait, except for `forever`.
 const WAIT_MAX: Duration = Duration::from_secs(30 * 86_400);
@@ -26,43 +26,43 @@ Examples:
   A report that one of many machines makes:
     tollgate lock nightly-report -- ./make-report.sh
 
-  One migration after the other, each waits up to 10 minutes:
+  One migration after another, each waiting up to 10 minutes:
     tollgate lock migrate --wait 10m -- ./migrate.sh --all
 
-  The held locks whose name begins with `deploy:`:
+  The held locks whose names begin with `deploy:`:
     tollgate lock list --prefix deploy:
 
-Acquires the lock, runs COMMAND, renews the lease after each third of it, and releases
-the lock when COMMAND has ended. COMMAND inherits standard input, output and error. Its
-environment has:
+Acquires the lock, runs COMMAND, renews the lease whenever a third of it has passed, and
+releases the lock when COMMAND has ended. COMMAND inherits standard input, output and
+error. Its environment contains:
   TOLLGATE_FENCING_TOKEN  higher than the token of every earlier lease; the protected
-                          resource should refuse a lower token than it has seen
+                          resource should reject tokens lower than one it has seen
   TOLLGATE_LOCK_NAME, TOLLGATE_LOCK_OWNER
 
-A call waits in order of arrival for up to 60 s. After that the call is repeated at the
-end of the queue. While it waits, failed servers are retried too.
+Calls wait in order of arrival for up to 60 s, after which the call is repeated at the end
+of the queue. While it waits, servers that have failed are retried too.
 
-The lock is lost if a renewal is answered so, or if no renewal was answered before the
-lease ended, counted from before the call was sent. Then COMMAND gets SIGTERM. It may
-take any time to end, unless --kill-after is given.
+The lock is lost if a renewal is answered with its loss, or if no renewal was answered
+before the lease expired, counted from before the call was sent. COMMAND then gets SIGTERM
+and may take any time to end, unless --kill-after is set.
 
-SIGTERM and SIGHUP are forwarded to COMMAND, and so are SIGINT and SIGQUIT, except in
-the foreground of a terminal, which sends Ctrl-C and Ctrl-\\ to COMMAND itself. Before
-COMMAND runs, these signals end the wait. Other processes get no signal. On Linux,
-SIGKILL of `tollgate lock` ends COMMAND as well (not with --if-lost ignore), but not the
-processes that COMMAND has started. On other systems COMMAND continues. The lease ends
-at its expiry.
+SIGTERM and SIGHUP are forwarded to COMMAND, and so are SIGINT and SIGQUIT, except in the
+foreground of a terminal, which sends Ctrl-C and Ctrl-\\ to COMMAND itself. Before COMMAND
+runs, these signals end the wait. Other processes get no signal. On Linux, killing
+`tollgate lock` with SIGKILL also ends COMMAND (not with --if-lost ignore), but not the
+processes that COMMAND has started. On other systems COMMAND continues. The lease then
+expires.
 
-Exit status: COMMAND's, or 128 plus the number of the signal that ended it; 1, or N of
+Exit status: that of COMMAND, or 128 plus the number of the signal that ended it; 1, or N of
 --conflict-exit-code, if another owner holds the lock; 75 if the lock was lost before
 COMMAND ended (not with --if-lost ignore); 126 if COMMAND cannot be executed; 127 if it
-does not exist; 64 for a wrong command line; 69 if there is no answer. Except for
-COMMAND's own status, a message on standard error explains it. A failed release is
-reported there too and changes no status. With --output json, standard output has the
-AcquireLockResponse if another owner holds the lock.
+does not exist; 64 if the command line is invalid; 69 if the server does not answer. Unless
+the status is that of COMMAND, a message on standard error explains it. A failed release is
+also reported there and does not change the status. With --output json, an
+AcquireLockResponse is printed if another owner holds the lock.
 
-With --output json, list prints a Lock on each line. A lock that is named `list` needs an
-option before its name: `tollgate lock --wait 0s list -- COMMAND`.";
+With --output json, list prints a Lock on each line. To use a lock that is named `list`, put
+an option before its name: `tollgate lock --wait 0s list -- COMMAND`.";
 
 /// Options of `tollgate lock`.
 #[derive(Debug, Clone, Args)]
@@ -78,19 +78,19 @@ pub struct LockOptions {
     #[arg(value_name = "NAME", value_parser = flags::name, required = true)]
     pub name: Option<String>,
 
-    /// Owner of the lock, unique among the competitors. Two processes with the same owner share the
-    /// lock; a restarted process can continue under its owner's name [default: host, process id and
-    /// a random number]
+    /// Owner of the lock, unique among its competitors. Processes with the same owner share the
+    /// lock, so a restarted process can keep it [default: host, process id and a random number]
     #[arg(long, value_name = "OWNER", value_parser = flags::name)]
     pub owner: Option<String>,
 
-    /// Duration of the lease, 1s to 30days; the lock is free after it unless the lease is renewed
+    /// Duration of the lease, 1s to 30days, after which the lock is free unless the lease is
+    /// renewed
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     #[arg(value_parser = flags::duration(LEASE_MIN, LEASE_MAX.duration()))]
     pub lease: Duration,
 
-    /// How long to wait for the lock, 0s to 30days, or `forever`; after each 60 s the wait starts
-    /// again at the end of the queue
+    /// How long to wait for the lock, 0s to 30days, or `forever`; every 60 s the wait starts again
+    /// at the end of the queue
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = wait)]
     pub wait: Duration,
 
@@ -98,11 +98,11 @@ pub struct LockOptions {
     #[arg(long, short = 'E', value_name = "N", default_value_t = 1)]
     pub conflict_exit_code: u8,
 
-    /// What to do if the lock is lost while COMMAND runs
+    /// What to do if the lock is lost while COMMAND is running
     #[arg(long, value_name = "WHAT", default_value = "term")]
     pub if_lost: IfLost,
 
-    /// Send SIGKILL this long after the SIGTERM of a lost lock, 0s to 1day [default: never]
+    /// If the lock is lost, send SIGKILL this long after SIGTERM, 0s to 1day [default: never]
     #[arg(long, value_name = "DURATION")]
     #[arg(value_parser = flags::duration(Duration::ZERO, LEASE_MAX.duration()))]
     pub kill_after: Option<Duration>,
@@ -128,7 +128,7 @@ pub struct LockOptions {
 /// Verbs of `tollgate lock`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum LockVerb {
-    /// List the held locks, in no order
+    /// List the held locks, in no particular order
     List(PrefixFlags),
 }
 
@@ -142,7 +142,7 @@ pub enum IfLost {
 }
 
 impl LockOptions {
-    /// Returns the name of the lock; empty with a verb.
+    /// Returns the name of the lock, which is empty if there is a verb.
     pub(super) fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default()
     }

@@ -1,9 +1,8 @@
-//! A command that ends with `tollgate lock`, even if that is ended by SIGKILL: without the lock, the
-//! command must not continue.
+//! Ends a command when `tollgate lock` ends, even by SIGKILL, because the command must not continue
+//! without the lock.
 //!
-//! The parent-death signal of Linux is set by the process that it is sent to, and survives `execve`.
-//! So `tollgate lock` starts this program again, which sets the signal and then executes the
-//! command.
+//! On Linux a process sets its own parent-death signal, which survives `execve`. So `tollgate lock`
+//! starts this program again, which sets the signal and then executes the command.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -16,7 +15,7 @@ use clap::Args;
 
 use crate::print::warn;
 
-/// The name of the sub-command.
+/// The name of the subcommand.
 #[cfg(target_os = "linux")]
 const NAME: &str = "with-parent";
 
@@ -31,12 +30,12 @@ pub struct WithParent {
 }
 
 impl WithParent {
-    /// Executes the command in this process. Returns if it cannot be executed.
+    /// Executes the command in this process. Returns only if it cannot be executed.
     pub fn execute(&self) -> ExitCode {
         #[cfg(target_os = "linux")]
         {
             use rustix::process::{Signal, set_parent_process_death_signal};
-            // Without the signal the command runs as on other systems.
+            // If this fails, the command runs as on other systems.
             let _ = set_parent_process_death_signal(Some(Signal::KILL));
         }
         // The parent may have ended before the signal was set.
@@ -50,12 +49,11 @@ impl WithParent {
     }
 }
 
-/// The command that executes `command` and ends with this process. On systems other than Linux it
-/// does not end with it.
+/// Builds a process that executes `command` and, on Linux, ends when this process does.
 pub(super) fn ending_with_this(command: &[OsString]) -> Command {
     #[cfg(target_os = "linux")]
     {
-        // The file of the program may have been replaced since it was started.
+        // The program file may have been replaced since this process was started.
         let mut this = Command::new("/proc/self/exe");
         this.arg0("tollgate").arg(NAME).arg(std::process::id().to_string()).args(command);
         this
@@ -64,20 +62,20 @@ pub(super) fn ending_with_this(command: &[OsString]) -> Command {
     plain(command)
 }
 
-/// The command by itself.
+/// Builds a process that executes just `command`.
 pub(super) fn plain(command: &[OsString]) -> Command {
     let mut plain = Command::new(&command[0]);
     plain.args(&command[1..]);
     plain
 }
 
-/// Returns exit code and message for a command that could not be executed.
+/// Returns the exit code and the message for a command that could not be executed.
 pub(super) fn not_executed(command: &OsStr, error: &io::Error) -> (u8, String) {
     let code = if error.kind() == ErrorKind::NotFound { 127 } else { 126 };
     (code, format!("cannot run `{}`: {error}", command.to_string_lossy()))
 }
 
-/// Returns the exit code that shells use for an end by the signal of this number.
+/// Returns the exit code that shells use for a process that the signal with this number has ended.
 pub(super) fn by_signal(number: i32) -> u8 {
     128 | number as u8
 }

@@ -1,4 +1,4 @@
-//! Signals that would end this process. They are forwarded to the command.
+//! Forwards the signals that would end this process to the command.
 
 use std::{fs, future::poll_fn, io, task::Poll};
 
@@ -19,8 +19,8 @@ pub(super) struct ForwardedSignals(Vec<(Signal, unix::Signal)>);
 impl ForwardedSignals {
     /// Installs the handlers.
     pub(super) fn listen() -> io::Result<ForwardedSignals> {
-        // An ignored signal, as under `nohup`, must stay ignored for the command too. A handler
-        // would reset that.
+        // A signal that is ignored, as under `nohup`, must stay ignored for the command too, which
+        // a handler would undo.
         let ignored = ignored(&fs::read_to_string("/proc/self/status").unwrap_or_default());
         let heard = WATCHED.into_iter().filter(|heard| ignored >> (heard.as_raw() - 1) & 1 == 0);
         let listen = |heard: Signal| {
@@ -44,8 +44,8 @@ impl ForwardedSignals {
     }
 }
 
-/// Whether a signal came from the keyboard of a terminal, which sends it to the command as well.
-/// Many programs abort their cleanup when the signal arrives twice.
+/// Whether a signal came from the keyboard of a terminal, which also sends it to the command. Many
+/// programs abort their cleanup if the signal arrives twice.
 pub(super) fn reaches_all(signal: Signal) -> bool {
     let is_foreground = || {
         let terminal = fs::File::open("/dev/tty").map_err(drop);
@@ -54,7 +54,7 @@ pub(super) fn reaches_all(signal: Signal) -> bool {
     [Signal::INT, Signal::QUIT].contains(&signal) && is_foreground()
 }
 
-/// Parses the set of ignored signals; bit 0 is signal 1. Empty if it is unknown.
+/// Parses the set of ignored signals, in which bit 0 is signal 1; empty if it is unknown.
 fn ignored(status: &str) -> u64 {
     let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or_default()

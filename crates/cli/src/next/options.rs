@@ -14,18 +14,19 @@ Examples:
   500 numbers, none of them below 120000, into a file:
     tollgate next order --count 500 --floor 120000 > numbers.txt
 
-  One for a checkout, and the same one again if the command is repeated:
+  A number for a checkout, which is the same one if the command is repeated:
     tollgate next invoice --request-id checkout-17
 
-Prints the numbers in order, one per line: in the layout that the server configures for
-the name, such as ORD-20261121-000042, otherwise as decimal numbers. With --output json it
-prints one NextSequenceResponse. No other caller gets
-the same numbers: on the embedded engine without a data directory until the server
-restarts, on Redis as long as its writes are durable. A repeat with the same --request-id
-within 5 minutes prints the same numbers, whatever its other options.
+Prints the numbers in order, one per line: in the layout that the server has configured for
+the name, such as ORD-20261121-000042, or else in decimal. With --output json it prints one
+NextSequenceResponse. No other caller gets the same numbers: on the embedded engine without
+a data directory until the server restarts, on Redis as long as its writes are durable. A
+repeat with the same --request-id within 5 minutes prints the same numbers, whatever its
+other options.
 
-Exit status: 0 if the numbers were given out; 64 for a wrong command line; 69 for no
-answer, an error such as OUT_OF_RANGE, or numbers that could not be printed.";
+Exit status: 0 if the numbers were issued; 64 if the command line is invalid; 69 if the
+server does not answer, answers with an error such as OUT_OF_RANGE, or the numbers could not
+be printed.";
 
 /// Options of `tollgate next`.
 #[derive(Debug, Clone, Args)]
@@ -39,17 +40,17 @@ pub struct NextOptions {
     #[arg(value_parser = value_parser!(u32).range(1..=COUNT_MAX as i64))]
     pub count: u32,
 
-    /// Difference between two values, and between the last value given out and the first; with a
-    /// calendar at most 1,000,000
+    /// Difference between two values, and between the last issued value and the first one; at most
+    /// 1,000,000 with a calendar
     #[arg(long, value_name = "S", default_value_t = 1)]
     #[arg(value_parser = value_parser!(i64).range(1..))]
     pub step: i64,
 
-    /// Smallest acceptable value; with a calendar, the digits of a serial
+    /// Smallest acceptable value, or the digits of a serial with a calendar
     #[arg(long, value_name = "F", value_parser = value_parser!(u64).range(0..=VALUE_MAX))]
     pub floor: Option<u64>,
 
-    /// Id of the request: a repeat with the same id gets the same numbers
+    /// Id of the request; a repeat with the same id gets the same numbers
     #[arg(long, value_name = "ID", value_parser = flags::name)]
     pub request_id: Option<String>,
 

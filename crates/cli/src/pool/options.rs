@@ -17,7 +17,7 @@ Examples:
     tollgate pool list
     tollgate pool get ar:0571
 
-  Admit no new task for a while; running leases continue:
+  Admit no new tasks for a while; running leases continue:
     tollgate pool pause ar:0571
     tollgate pool resume ar:0571
 
@@ -25,27 +25,27 @@ Examples:
     tollgate pool configure ar:0571 --capacity 40
     tollgate pool reset ar:0571
 
-  The leases, and the eviction of a task whose device will not return:
+  List the leases, and evict a task whose device will not return:
     tollgate pool leases ar:0571
     tollgate pool evict ar:0571 camera-1 snapshot-1 --reason 'device is gone'
 
-pause and resume change only `paused`. So the capacity from before the pause applies
-after resume: that of `pool configure`, or else that of the configuration file. resume
-also opens a pool that the configuration file pauses. reset removes all settings of
-`pool configure`, pause and resume: those of the file apply again. It also ends a hold
+pause and resume change only `paused`, so the capacity from before the pause applies again
+after resume: the one set with `pool configure`, or else that of the configuration file.
+resume also opens a pool that the configuration file pauses. reset removes all settings made
+with configure, pause and resume, so that those of the file apply again. It also ends a hold
 after a failover, and repairs stored values that cannot be read.
 
-reset and `evict --all` ask first. Without a terminal they need --yes. `evict --all`
-evicts the leases that are listed while it runs: pause the pool first to prevent new
-ones.
+reset and `evict --all` ask for confirmation; without a terminal they need --yes.
+`evict --all` evicts the leases that exist while it runs: pause the pool first to prevent
+new ones.
 
-With --output json, list prints a Pool on each line, leases a Lease; get, configure, pause,
-resume and reset print a Pool; evict prints an EvictTaskResponse, with --all an object with
-`evicted` and `ended`.
+With --output json, list prints a Pool on each line, and leases a Lease; get, configure,
+pause, resume and reset print a Pool; evict prints an EvictTaskResponse, or with --all an
+object with `evicted` and `ended`.
 
 Exit status: 0 if the requested state is reached, by this call or an earlier one; 1 if a
-task to evict holds no slot, or if the answer to a question is no; 64 for a wrong command
-line, or a missing --yes; 69 if there is no answer.";
+task to evict holds no slot, or if you do not confirm; 64 if the command line is invalid or
+lacks --yes; 69 if the server does not answer.";
 
 /// Options of `tollgate pool`.
 #[derive(Debug, Clone, Args)]
@@ -68,28 +68,28 @@ pub struct PoolOptions {
 /// Verbs of `tollgate pool`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum PoolVerb {
-    /// List the pools that hold leases or run-time settings
+    /// List the pools that have leases or run-time settings
     List,
     /// Show the usage and the settings of a pool
     Get(PoolName),
     /// Change settings at run time, until a reset
     Configure(SettingsFlags),
-    /// Admit no new task; running leases continue
+    /// Admit no new tasks; running leases continue
     Pause(PoolName),
     /// Admit tasks again, with the capacity from before the pause
     Resume(PoolName),
-    /// Remove all run-time settings; those of the configuration file apply
+    /// Remove all run-time settings, so that those of the configuration file apply
     Reset {
         /// The pool.
         #[command(flatten)]
         pool: PoolName,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(long)]
         yes: bool,
     },
-    /// List the leases of a pool, the earliest end first
+    /// List the leases of a pool, the earliest expiry first
     Leases(PoolName),
-    /// Free the slot of a task, or of all tasks; a later result is answered LATE
+    /// Free the slot of a task, or of all tasks; results that arrive later are answered LATE
     Evict(EvictFlags),
 }
 
@@ -101,7 +101,7 @@ pub struct PoolName {
     pub pool: String,
 }
 
-/// Names of the flags of which at least one is needed.
+/// Names of the flags, at least one of which is required.
 const SETTINGS: [&str; 4] = ["capacity", "lease_duration", "expiry_grace", "max_attempts"];
 
 /// Settings to change.
@@ -112,8 +112,8 @@ pub struct SettingsFlags {
     #[arg(value_name = "POOL", value_parser = flags::name)]
     pub pool: String,
 
-    /// Number of slots, 0 to 1,000,000; below the number in use, no new task is admitted until
-    /// enough leases have ended
+    /// Number of slots, 0 to 1,000,000; if more are in use, no new task is admitted until enough
+    /// leases have ended
     #[arg(long, value_name = "SLOTS", value_parser = flags::number(0..=CAPACITY_MAX))]
     pub capacity: Option<u32>,
 
@@ -122,12 +122,12 @@ pub struct SettingsFlags {
     #[arg(value_parser = flags::duration(LEASE_MIN.duration(), LEASE_MAX.duration()))]
     pub lease_duration: Option<Duration>,
 
-    /// How long a lease that ended without a result keeps its slot, 0s to 30days
+    /// How long a lease that has expired without a result keeps its slot, 0s to 30days
     #[arg(long, value_name = "DURATION")]
     #[arg(value_parser = flags::duration(Duration::ZERO, GRACE_MAX.duration()))]
     pub expiry_grace: Option<Duration>,
 
-    /// Attempts of a queued task until it is dead, 1 to 1,000
+    /// Number of attempts after which a queued task is dead, 1 to 1,000
     #[arg(long, value_name = "N", value_parser = flags::number(1..=ATTEMPTS_MAX))]
     pub max_attempts: Option<u32>,
 }
@@ -152,11 +152,11 @@ pub struct EvictFlags {
     #[arg(long, conflicts_with_all = ["device", "task"])]
     pub all: bool,
 
-    /// Do not ask before the eviction of all
+    /// Do not ask before evicting all tasks
     #[arg(long)]
     pub yes: bool,
 
-    /// Reason, stored with the task, at most 256 bytes
+    /// Reason to store with the task, at most 256 bytes
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub reason: String,
 }

@@ -61,7 +61,7 @@ pub(super) fn lease_row(lease: &Lease) -> [String; 5] {
     ]
 }
 
-/// Whether a pool admits tasks, in a word.
+/// Describes in a word or two whether a pool admits tasks.
 fn state(pool: &Pool) -> String {
     match &pool.config {
         None => "unreadable",
@@ -106,7 +106,7 @@ pub(super) fn details(pool: &Pool) -> String {
     lines.join("\n")
 }
 
-/// The settings in force. Those of ConfigurePool are marked.
+/// Lists the settings in force, and marks those of ConfigurePool.
 fn settings(config: &PoolConfig) -> Vec<(&'static str, String)> {
     let length = |it| time::length(it, "").map_or_else(|_| "?".to_owned(), readable);
     let fields = [
@@ -127,7 +127,7 @@ fn settings(config: &PoolConfig) -> Vec<(&'static str, String)> {
     fields.into_iter().map(marked).collect()
 }
 
-/// Says what a pause means for running leases.
+/// Describes what a pause means for running leases.
 pub(super) fn paused(pool: &Pool) -> String {
     let Pool { pool: name, usage, .. } = pool;
     let running = usage.unwrap_or_default().in_use;
@@ -137,7 +137,7 @@ pub(super) fn paused(pool: &Pool) -> String {
     )
 }
 
-/// Says with which capacity a pool admits tasks again, and where it comes from.
+/// Describes with which capacity a pool admits tasks again, and where that capacity comes from.
 pub(super) fn resumed(pool: &Pool) -> String {
     let config = pool.config.clone().unwrap_or_default();
     let origin = if config.overrides.iter().any(|name| name == "capacity") {
@@ -155,12 +155,12 @@ pub(super) fn resumed(pool: &Pool) -> String {
     text
 }
 
-/// Time since an instant of the engine's clock, by this machine's clock.
+/// Formats the time since an instant on the engine's clock, measured by this machine's clock.
 pub(crate) fn since(instant: Option<Timestamp>) -> String {
     distance(instant, |instant, now| now.duration_since(instant).unwrap_or_default())
 }
 
-/// Time until an instant of the engine's clock, by this machine's clock.
+/// Formats the time until an instant on the engine's clock, measured by this machine's clock.
 pub(crate) fn until(instant: Option<Timestamp>) -> String {
     distance(instant, |instant, now| instant.duration_since(now).unwrap_or_default())
 }

@@ -11,7 +11,7 @@ use tollgate_core::rate::COUNT_MAX;
 /// Text after the options in `--help`.
 pub const HELP: &str = "\
 Examples:
-  Whether one more call of this user may pass, at most 10 in a minute:
+  Whether another call of this user may pass, at most 10 per minute:
     tollgate rate user:17
 
   A warning from the 3rd call, a refusal from the 5th, a ban of 5 minutes from
@@ -22,13 +22,13 @@ Examples:
   Against a policy of the server's configuration:
     tollgate rate ip:192.0.2.7 --policy login
 
-Each call prints a line: its number, the verdict, the used and the remaining part of
-the limit, the time until the usage has expired, and for a refusal the time until a
-retry. With --output json the line is a CheckRateResponse. The usage of a key stays between
-commands.
+Each call prints a line with its number, the verdict, how much of the limit is used and how
+much is left, the time until the usage has expired, and for a refusal the time until a
+retry. With --output json the line is a CheckRateResponse. The server keeps the usage of a
+key between commands.
 
-Exit status: 0 if the last call was allowed; 1 if it was refused; 64 for a wrong command
-line; 69 if there is no answer.";
+Exit status: 0 if the last call was allowed; 1 if it was refused; 64 if the command line is
+invalid; 69 if the server does not answer.";
 
 /// Options of `tollgate rate`.
 #[derive(Debug, Clone, Args)]
@@ -41,16 +41,16 @@ pub struct RateOptions {
     #[command(flatten)]
     pub rule: RuleFlags,
 
-    /// Use a policy of the server's configuration instead of a rule
+    /// Use a policy from the configuration of the server instead of a rule
     #[arg(long, value_name = "NAME", conflicts_with_all = RULE_FLAGS, value_parser = flags::name)]
     pub policy: Option<String>,
 
-    /// Cost of each call; 0 reads without counting
+    /// Cost of each call; 0 reads the usage without counting
     #[arg(long, value_name = "CALLS", default_value_t = 1)]
     #[arg(value_parser = value_parser!(u64).range(0..=u64::from(COUNT_MAX)))]
     pub cost: u64,
 
-    /// Number of calls, made one after the other
+    /// Number of calls, made one after another
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = value_parser!(u32).range(1..))]
     pub count: u32,
@@ -70,7 +70,7 @@ pub struct RateOptions {
 }
 
 impl RateOptions {
-    /// Checks rules that concern several flags at once.
+    /// Checks rules that involve several flags.
     pub fn check(&self) -> Result<(), String> {
         match self.policy {
             Some(_) => Ok(()),

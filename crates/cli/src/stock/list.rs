@@ -39,7 +39,7 @@ pub(super) async fn run(
 fn advice(code: &str) -> &'static str {
     match code {
         "PERMISSION_DENIED" => "use the token of a caller that may read stock",
-        "UNIMPLEMENTED" => "this server does not list stock: update it",
+        "UNIMPLEMENTED" => "this server does not support listing stock: upgrade it",
         _ => client::advice(code),
     }
 }

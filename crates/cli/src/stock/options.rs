@@ -24,26 +24,26 @@ Examples:
     tollgate stock confirm tv-55 order-1
     tollgate stock cancel tv-55 order-1
 
-  One per buyer, held for 5 minutes:
+  At most one per buyer, held for 5 minutes:
     tollgate stock reserve tv-55 order-2 --hold 5m --buyer ann --buyer-limit 1
 
   A delivery, which counts once if the command is repeated:
     tollgate stock add tv-55 20 --request-id truck-17
 
-  The stock of all skus that begin with `tv-`:
+  The stock of all skus whose names begin with `tv-`:
     tollgate stock list --prefix tv-
 
-Prints a line: the outcome, such as RESERVED or SHORT, and the stock of the sku after it.
+Prints a line with the outcome, such as RESERVED or SHORT, and the stock of the sku after it.
 With --output json the line is the response, such as a ReserveStockResponse; list prints a
 Stock on each line.
 A hold that is neither confirmed nor cancelled lapses. reserve, confirm and cancel can be
-repeated; add with a --request-id within 5 minutes.
+repeated safely, and so can add with the same --request-id within 5 minutes.
 
 Exit status: 0 if the requested state is reached, by this call or an earlier one; 1 if
-the call was refused: SHORT, BUYER_LIMIT, ALREADY_SETTLED or QUANTITY_DIFFERS of reserve,
-EXPIRED, CANCELLED or UNKNOWN of confirm, ALREADY_CONFIRMED, EXPIRED or UNKNOWN of cancel;
-64 for a wrong command line; 69 for no answer, or an error such as NOT_FOUND for a sku that
-was never set.";
+the call was refused: reserve with SHORT, BUYER_LIMIT, ALREADY_SETTLED or QUANTITY_DIFFERS,
+confirm with EXPIRED, CANCELLED or UNKNOWN, cancel with ALREADY_CONFIRMED, EXPIRED or
+UNKNOWN; 64 if the command line is invalid; 69 if the server does not answer or fails, for
+example with NOT_FOUND for a sku that was never set.";
 
 /// Options of `tollgate stock`.
 #[derive(Debug, Clone, Args)]
@@ -71,14 +71,14 @@ pub struct StockOptions {
 /// Verbs of `tollgate stock`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum StockCommand {
-    /// About one sku.
+    /// A verb for one sku.
     #[command(flatten)]
     One(StockVerb),
-    /// List the stock of all skus, in no order
+    /// List the stock of all skus, in no particular order
     List(PrefixFlags),
 }
 
-/// Verbs about one sku.
+/// Verbs for one sku.
 #[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
 pub enum StockVerb {
     /// Set the quantity on hand, including reserved items; creates the sku
@@ -99,7 +99,7 @@ pub enum StockVerb {
         /// Quantity to add; negative to subtract; not 0
         #[arg(value_parser = delta)]
         delta: i64,
-        /// Id of the request: a repeat with the same id changes nothing
+        /// Id of the request; a repeat with the same id changes nothing
         #[arg(long, value_name = "ID", value_parser = flags::name)]
         request_id: Option<String>,
     },
@@ -108,7 +108,7 @@ pub enum StockVerb {
         /// The sku
         #[arg(value_parser = flags::name)]
         sku: String,
-        /// The order; it can have one reservation per sku
+        /// The order, which can have one reservation per sku
         #[arg(value_parser = flags::name)]
         order: String,
         /// Quantity, 1 to 1,000,000,000
@@ -116,7 +116,7 @@ pub enum StockVerb {
         #[arg(value_parser = value_parser!(u32).range(1..=RESERVE_MAX as i64))]
         quantity: u32,
         /// Duration of the hold, 1ms to 30days [default: 15m]
-        #[arg(long, value_name = "DURATION", value_parser = hold)]
+        #[arg(long, value_name = "DURATION", value_parser = parse_hold)]
         hold: Option<Millis>,
         /// The buyer
         #[arg(long, value_name = "NAME", value_parser = flags::name)]
@@ -126,7 +126,7 @@ pub enum StockVerb {
         #[arg(value_parser = value_parser!(u64).range(1..=QUANTITY_MAX))]
         buyer_limit: Option<u64>,
     },
-    /// Sell the reservation of an order; exits 1 if it is not sold
+    /// Sell what an order has reserved; exits 1 if it is not sold
     Confirm {
         /// The sku
         #[arg(value_parser = flags::name)]
@@ -178,7 +178,7 @@ impl StockVerb {
         }
     }
 
-    /// Whether a repeat of the call has no further effect.
+    /// Whether repeating the call has no further effect.
     pub(super) fn is_repeatable(&self) -> bool {
         !matches!(self, StockVerb::Set { .. } | StockVerb::Add { request_id: None, .. })
     }
@@ -192,7 +192,7 @@ fn delta(text: &str) -> Result<i64, String> {
 }
 
 /// Parses a hold, rounded up to milliseconds.
-fn hold(text: &str) -> Result<Millis, String> {
+fn parse_hold(text: &str) -> Result<Millis, String> {
     let length: Duration = flags::between(text, HOLD_MIN.duration(), HOLD_MAX.duration())?;
     Ok(Millis(length.as_nanos().div_ceil(1_000_000) as u64))
 }

@@ -10,7 +10,7 @@ use super::super::{
     output::OutputFlags,
 };
 
-/// Range of `--expire-in`: the contract ends in the year 2112.
+/// Range of `--expire-in`, since the contract does not support times after 2111.
 const EXPIRE_IN: (Duration, Duration) =
     (Duration::from_millis(1), Duration::from_secs(80 * 365 * 86_400));
 
@@ -21,25 +21,27 @@ Examples:
     tollgate task list ar:0571
     tollgate task list ar:0571 --state dead
 
-  A task for a device, with a payload, for at most an hour:
+  Queue a task with a payload for a device, for at most an hour:
     tollgate task queue ar:0571 camera-1 snapshot-1 --payload '{\"zoom\":2}' \\
         --expire-in 1h
 
-  Take it out of the queue again:
+  Remove it from the queue again:
     tollgate task cancel ar:0571 camera-1 snapshot-1
 
-  A dead task that its device is to run again:
+  Let a device run a dead task again:
     tollgate task requeue ar:0571 camera-1 snapshot-1
 
-A task that is running keeps its slot after cancel; `tollgate pool evict` frees the slot.
---expire-in counts by the clock of this machine; the server compares with its engine's.
+A running task keeps its slot after cancel; `tollgate pool evict` frees the slot.
+--expire-in is relative to the clock of this machine, and the server compares the result with
+the clock of its engine.
 
 With --output json, list prints a Task on each line, queue an EnqueueResult, cancel a
-CancelTaskResponse, requeue a RequeueTaskResponse.
+CancelTaskResponse, and requeue a RequeueTaskResponse.
 
 Exit status: 0 if the requested state is reached, by this call or an earlier one; 1 if the
-call was refused: EXPIRED or FULL of queue, COMPLETED or UNKNOWN of cancel, NOT_DEAD, EXPIRED,
-FULL or UNKNOWN of requeue; 64 for a wrong command line; 69 if there is no answer.";
+call was refused: queue with EXPIRED or FULL, cancel with COMPLETED or UNKNOWN, requeue with
+NOT_DEAD, EXPIRED, FULL or UNKNOWN; 64 if the command line is invalid; 69 if the server does
+not answer.";
 
 /// Options of `tollgate task`.
 #[derive(Debug, Clone, Args)]
@@ -67,7 +69,7 @@ pub enum TaskVerb {
         /// The pool, such as `ar:0571`
         #[arg(value_name = "POOL", value_parser = flags::name)]
         pool: String,
-        /// Only tasks of this state [default: queued and running ones]
+        /// List only tasks in this state [default: queued and running tasks]
         #[arg(long, value_name = "STATE")]
         state: Option<TaskStateName>,
     },
@@ -104,11 +106,11 @@ pub struct QueueFlags {
     #[arg(long, value_name = "TEXT", conflicts_with = "payload_file")]
     pub payload: Option<String>,
 
-    /// File with the payload; `-` is standard input
+    /// File with the payload; `-` reads standard input
     #[arg(long, value_name = "FILE")]
     pub payload_file: Option<PathBuf>,
 
-    /// Do not dispatch the task after this time [default: no end]
+    /// Do not dispatch the task after this time [default: no limit]
     #[arg(long, value_name = "DURATION")]
     #[arg(value_parser = flags::duration(EXPIRE_IN.0, EXPIRE_IN.1))]
     pub expire_in: Option<Duration>,
@@ -117,13 +119,13 @@ pub struct QueueFlags {
 /// States of tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum TaskStateName {
-    /// Waits for its device's report
+    /// Waits until its device asks for a task
     Queued,
-    /// Its lease is running or in its grace
+    /// Its lease is running or in its grace period
     Running,
     /// Its last attempt ended without success
     Dead,
-    /// Cancelled, and still remembered
+    /// Cancelled, and not yet forgotten
     Cancelled,
     /// Its time to start has passed
     Expired,

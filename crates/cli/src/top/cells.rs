@@ -1,4 +1,4 @@
-//! Texts of the columns of a pool.
+//! Formats the columns of a pool.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use tollgate_telemetry::text::grouped;
 
 const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
-/// Draws the share of used slots as a bar of `columns` characters.
+/// Draws the fraction of used slots as a bar of `columns` characters.
 pub(super) fn bar(state: &PoolState, columns: usize) -> String {
     let capacity = u64::from(state.capacity).max(1);
     let whole = columns as u64 * 8;
@@ -23,7 +23,7 @@ pub(super) fn bar(state: &PoolState, columns: usize) -> String {
     text + &"·".repeat(rest)
 }
 
-/// Slots in use and capacity.
+/// Formats the slots in use and the capacity.
 pub(super) fn usage(state: &PoolState) -> String {
     if state.readable {
         format!("{}/{}", state.in_use, state.capacity)
@@ -32,13 +32,13 @@ pub(super) fn usage(state: &PoolState) -> String {
     }
 }
 
-/// Age of the oldest lease.
+/// Formats the age of the oldest lease.
 pub(super) fn oldest(state: &PoolState, now: Timestamp) -> String {
     let held = |grant| wall(now).duration_since(grant).unwrap_or_default();
     state.oldest_grant.map_or_else(dash, |grant| age(held(grant)))
 }
 
-/// Numbers of queued tasks and of waiting calls.
+/// Formats the numbers of queued tasks and of waiting calls.
 pub(super) fn queues(row: &PoolRow) -> [String; 2] {
     [row.state.queued, row.state.waiters.into()].map(grouped)
 }
@@ -48,7 +48,7 @@ pub(super) fn wall(time: Timestamp) -> SystemTime {
     UNIX_EPOCH + Duration::from_micros(time.0)
 }
 
-/// A rate, or `-` if it is unknown.
+/// Formats a rate, or `-` if it is unknown.
 pub(super) fn rate(rate: Option<f64>) -> String {
     match rate {
         None => dash(),
@@ -57,7 +57,7 @@ pub(super) fn rate(rate: Option<f64>) -> String {
     }
 }
 
-/// Formats an age in two units.
+/// Formats an age in at most two units.
 pub(crate) fn age(age: Duration) -> String {
     let seconds = age.as_secs();
     match seconds {

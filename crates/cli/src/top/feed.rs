@@ -15,9 +15,9 @@ use tollgate_client::{Connection, Error, PoolEvent, PoolState, Watch, Watched};
 const PERIOD: Duration = Duration::from_secs(1);
 /// Number of pools per call.
 const PAGE: u32 = 100;
-/// Maximum number of calls for the list of all pools.
+/// Maximum number of calls to list all pools.
 const PAGES_MAX: usize = 10;
-/// Maximum number of news items that wait to be taken.
+/// Maximum number of unread news items.
 const NEWS_MAX: usize = 1000;
 
 /// A news item.
@@ -25,13 +25,13 @@ const NEWS_MAX: usize = 1000;
 pub(super) enum News {
     /// The state of a pool.
     State(PoolState),
-    /// The list of pools is complete. True if the server has more pools than are listed.
+    /// The list of pools is complete. True if the server has more pools than it lists.
     Listed(bool),
     /// An event of a pool.
     Event(Arc<str>, PoolEvent),
     /// The server does not answer.
     Lost(Error),
-    /// The server refuses the event stream, for this reason.
+    /// The server has rejected the event stream for this reason.
     Silent(Error),
     /// The server answers.
     Found,
@@ -44,7 +44,7 @@ pub(super) struct NewsFeed {
     news: mpsc::Sender<News>,
     /// The pools to watch.
     wanted: watch::Receiver<Vec<Arc<str>>>,
-    /// The pools that are watched, with the tasks that follow their events.
+    /// The watched pools, with the tasks that follow their events.
     watched: HashMap<Arc<str>, AbortHandle>,
     followers: JoinSet<()>,
     /// Token of the next page of pools, and the number of pages before it.
@@ -100,17 +100,17 @@ impl NewsFeed {
         let mut unlisted = self.wanted.borrow().clone();
         unlisted.retain(|name| !pools.iter().any(|pool| *pool.name == **name));
         for pool in pools {
-            self.tell(News::State(pool)).await;
+            self.send(News::State(pool)).await;
         }
         let is_last = next.is_empty() || pages == PAGES_MAX;
         let is_whole = is_last && pages == 1;
         if is_last {
-            self.tell(News::Listed(!next.is_empty())).await;
+            self.send(News::Listed(!next.is_empty())).await;
         }
         self.page = if is_last { (String::new(), 0) } else { (next, pages) };
         for name in unlisted.iter().filter(|_| !is_whole) {
             let pool = self.connection.pool(name).state().await?;
-            self.tell(News::State(pool)).await;
+            self.send(News::State(pool)).await;
         }
         Ok(())
     }
@@ -133,13 +133,13 @@ impl NewsFeed {
         }
     }
 
-    async fn tell(&self, news: News) {
-        // If the receiver is dropped, `run` notices it.
+    async fn send(&self, news: News) {
+        // `run` notices if the receiver is dropped.
         let _ = self.news.send(news).await;
     }
 }
 
-/// Forwards the events of a pool until the news are not taken or the server refuses the stream.
+/// Forwards the events of a pool until the receiver is dropped or the server rejects the stream.
 async fn follow(connection: Connection, pool: Arc<str>, news: mpsc::Sender<News>) {
     let mut watch: Watch<PoolEvent> = Watch::new(connection, &pool);
     loop {

@@ -1,4 +1,4 @@
-//! The state of the pools: collects news, and computes the values to show.
+//! The state of the pools: collects news and computes the values to display.
 
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
@@ -22,14 +22,14 @@ pub(super) struct Model {
     rows: BTreeMap<Arc<str>, PoolRow>,
     /// Newest first.
     events: VecDeque<(Arc<str>, PoolEvent)>,
-    /// The pools listed so far in the current round of the list.
+    /// The pools listed so far in the current pass.
     listed: HashSet<Arc<str>>,
     pub(super) selected: Option<Arc<str>>,
     /// The error while the server does not answer.
     pub(super) lost: Option<String>,
     /// The reason why the server has no event streams.
     pub(super) silent: Option<String>,
-    /// Whether the server has more pools than are listed.
+    /// Whether the server has more pools than it lists.
     pub(super) more: bool,
     /// The current time of the display.
     pub(super) now: Timestamp,
@@ -39,9 +39,9 @@ pub(super) struct Model {
 #[derive(Debug, Clone, Default)]
 pub(super) struct PoolRow {
     pub(super) state: PoolState,
-    /// The second at which watching of its events began.
+    /// The second in which watching its events began.
     watched: Option<u64>,
-    /// The second at which counting of refusals began.
+    /// The second in which counting its refusals began.
     since: u64,
     admitted: EventRate,
     late: EventRate,
@@ -61,7 +61,8 @@ impl Model {
         self.listed.insert(name.clone());
         match self.rows.get_mut(&name) {
             Some(row) => {
-                // A lower count means that another server answers, or that it was restarted.
+                // A lower count means that another server answers, or that the server was
+                // restarted.
                 let refused = state.refused.saturating_sub(row.state.refused);
                 row.full.add(refused, second);
                 row.state = state;
@@ -73,7 +74,7 @@ impl Model {
         }
     }
 
-    /// Ends a round of the list: removes the pools that were not listed.
+    /// Ends a pass over the list: removes the pools that were not listed.
     pub(super) fn listed(&mut self, more: bool) {
         self.more = more;
         let listed = std::mem::take(&mut self.listed);
@@ -136,8 +137,8 @@ impl Model {
         self.events.iter().filter(move |(pool, _)| shown(pool))
     }
 
-    /// Returns how many tasks of a pool were admitted, refused as FULL, late and expired, each per
-    /// second; `None` if unknown, because the pool is not watched.
+    /// Returns how many tasks of a pool were admitted, refused as FULL, late and expired per
+    /// second; `None` if unknown because the pool is not watched.
     pub(super) fn rates(&self, row: &PoolRow) -> [Option<f64>; 4] {
         let second = self.second();
         let watched = |rate: &EventRate| row.watched.map(|since| rate.per_second(second, since));

@@ -13,22 +13,23 @@ Examples:
   The pools of another server, once, as a table:
     tollgate top --once --server http://tollgate:50051
 
-Shows the pools, the fullest first: slots in use and capacity; tasks per second that were
-admitted, refused as FULL, reported late and expired, over the last five seconds; the age
-of the oldest lease by this machine's clock; the numbers of queued tasks and of waiting
-calls; and the latest events.
+Shows the pools, the fullest first, with the slots in use and the capacity; the tasks per
+second that were admitted, refused as FULL, reported late and expired over the last five
+seconds; the age of the oldest lease by this machine's clock; the numbers of queued tasks
+and of waiting calls; and the latest events.
 
 Polls 100 pools per second, at most 1,000, and watches the events of the 32 busiest pools
 and of the selected one; `-` means unknown. FULL counts only the calls that this server
 answered.
 
 Keys: Up and Down, or k and j, select a pool and show only its events; Esc clears the
-selection; p pauses the display; ? shows the help; q or Ctrl-C quits. If the server is
-lost, the display says so and continues when it answers again. Without a terminal it
-prints a table once. With --output json it prints every pool once, a Pool on each line.
+selection; p pauses the display; ? shows the help; q or Ctrl-C quits. If the connection to
+the server is lost, the display says so and continues when it answers again. Without a
+terminal it prints a table once. With --output json it prints all pools once, a Pool on each
+line.
 
-Exit status: 0 at the end; 64 for a wrong command line; 69 if the server is unreachable
-at the start.";
+Exit status: 0 at the end; 64 if the command line is invalid; 69 if the server is
+unreachable at the start.";
 
 /// Options of `tollgate top`.
 #[derive(Debug, Clone, Args)]

@@ -3,10 +3,10 @@
 /// Length of the averaging window, seconds.
 const OVER: u64 = 5;
 
-/// Event counts of the last seconds.
+/// Event counts of the last few seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct EventRate {
-    /// A ring of counts by second, including the current second.
+    /// A ring of counts per second, including the current second.
     counts: [u64; OVER as usize + 1],
     /// The second of the newest count.
     second: u64,
@@ -15,22 +15,22 @@ pub(super) struct EventRate {
 impl EventRate {
     /// Adds `count` events in a second.
     pub(super) fn add(&mut self, count: u64, second: u64) {
-        self.turn(second);
+        self.advance(second);
         self.counts[(second % (OVER + 1)) as usize] += count;
     }
 
-    /// Returns events per second over the complete seconds of the window. `since` is the second at
-    /// which counting began.
+    /// Returns the events per second over the complete seconds of the window. `since` is the second
+    /// in which counting began.
     pub(super) fn per_second(&self, second: u64, since: u64) -> f64 {
         let mut now = *self;
-        now.turn(second);
+        now.advance(second);
         now.counts[(second % (OVER + 1)) as usize] = 0;
         let seconds = second.saturating_sub(since).clamp(1, OVER);
         now.counts.iter().sum::<u64>() as f64 / seconds as f64
     }
 
     /// Clears the counts of seconds outside the window.
-    fn turn(&mut self, second: u64) {
+    fn advance(&mut self, second: u64) {
         for passed in (self.second + 1..=second).rev().take(self.counts.len()) {
             self.counts[(passed % (OVER + 1)) as usize] = 0;
         }

@@ -1,4 +1,4 @@
-//! The terminal. It is restored at every end, also after a panic.
+//! The terminal, which is always restored at the end, even after a panic.
 
 use std::{io, thread, time::Duration};
 
@@ -8,12 +8,12 @@ use ratatui::{
 };
 use tokio::sync::mpsc;
 
-/// Interval between two checks whether the receiver of keys is closed.
-const LOOK: Duration = Duration::from_millis(100);
-/// Maximum number of keys that wait to be taken.
+/// Interval for checking whether the receiver of keys is closed.
+const CHECK_EVERY: Duration = Duration::from_millis(100);
+/// Maximum number of unread keys.
 const KEYS_MAX: usize = 64;
 
-/// Actions of keys.
+/// The action of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keypress {
     /// Quit.
@@ -26,19 +26,19 @@ pub(super) enum Keypress {
     Pause,
     /// Show or hide the help.
     Help,
-    /// Draw again, because the terminal was resized.
+    /// Redraw, because the terminal was resized.
     Redraw,
 }
 
-/// The terminal in full-screen mode. Dropping it restores the terminal. A panic restores it too,
-/// before its message is printed.
+/// The terminal in full-screen mode. Dropping it restores the terminal, and so does a panic before
+/// its message is printed.
 #[derive(Debug)]
 pub(super) struct Screen(DefaultTerminal);
 
 impl Screen {
     /// Switches the terminal to full-screen mode.
     pub(super) fn open() -> io::Result<Screen> {
-        // A failure in the middle restores the terminal.
+        // If it fails halfway, the terminal is restored.
         ratatui::try_init().map(Screen).inspect_err(|_| drop(ratatui::try_restore()))
     }
 
@@ -49,10 +49,10 @@ impl Screen {
     /// Starts reading keys. The channel closes if the terminal cannot be read.
     pub(super) fn keys(&self) -> mpsc::Receiver<Keypress> {
         let (pressed, keys) = mpsc::channel(KEYS_MAX);
-        // Reading blocks, so it has its own thread, which ends when the receiver is dropped.
+        // Reading blocks, so it runs on its own thread, which ends when the receiver is dropped.
         thread::spawn(move || {
             while !pressed.is_closed() {
-                let key = match event::poll(LOOK) {
+                let key = match event::poll(CHECK_EVERY) {
                     Ok(true) => event::read().map(|event| meaning(&event)),
                     Ok(false) => Ok(None),
                     Err(error) => Err(error),

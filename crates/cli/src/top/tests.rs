@@ -128,7 +128,7 @@ fn a_lost_server_a_pause_and_the_help_are_seen() {
     let mut mode = Mode { paused: true, help: true };
     let lines = screen(&model, mode, 100, 20);
     assert!(lines[0].ends_with("paused"), "{lines:#?}");
-    assert!(lines.iter().any(|line| line.contains("q, Ctrl-C        end")), "{lines:#?}");
+    assert!(lines.iter().any(|line| line.contains("q, Ctrl-C        quit")), "{lines:#?}");
     model.lost = Some("UNAVAILABLE: Connection refused".to_owned());
     mode.help = false;
     let lines = screen(&model, mode, 120, 20);

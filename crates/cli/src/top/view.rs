@@ -1,4 +1,5 @@
-//! Draws the display from a model only, so that a test can check the terminal's contents.
+//! Draws the display from nothing but a model, so that tests can check the contents of the
+//! terminal.
 
 use ratatui::{
     Frame,
@@ -21,23 +22,23 @@ const HEADINGS: [&str; 9] =
 const WIDTHS: [u16; 8] = [20, 6, 6, 6, 6, 6, 7, 7];
 /// Width of a bar, without the space after it.
 const BAR: usize = 8;
-/// Minimum height of the terminal that has space for events.
+/// Minimum height of a terminal that shows events.
 const EVENTS_FROM: u16 = 14;
 const HELP: &str = "\
-Up, Down, k, j   select a pool, and show its events alone
+Up, Down, k, j   select a pool and show only its events
 Esc              clear the selection
 p                pause the display; counting continues
-?                this help, on and off
-q, Ctrl-C        end
+?                show or hide this help
+q, Ctrl-C        quit
 
 ADM, LATE, EXP   tasks per second that were admitted, reported late, or
-                 expired; of watched pools
+                 expired, in watched pools
 FULL             calls per second that this server answered FULL";
 
 /// Switches of the display.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Mode {
-    /// The display changes by keys only.
+    /// The display is paused and changes only on key presses.
     pub(super) paused: bool,
     /// The help covers the display.
     pub(super) help: bool,

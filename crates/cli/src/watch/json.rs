@@ -6,8 +6,8 @@ use tollgate_client::{Outcome, PoolEvent};
 use super::line::{micros, name};
 use tollgate_telemetry::text::escaped_json;
 
-/// Formats an event as a JSON object. 64-bit numbers are strings, because JSON numbers cannot hold
-/// them.
+/// Formats an event as a JSON object. 64-bit numbers are strings, because JSON numbers cannot
+/// represent all of them.
 pub(super) fn json(event: &PoolEvent) -> String {
     let outcome = Some(event.outcome()).filter(|outcome| *outcome != Outcome::Unspecified);
     object(json!({
@@ -23,7 +23,7 @@ pub(super) fn json(event: &PoolEvent) -> String {
     }))
 }
 
-/// Writes an event with these fields. Omits empty ones, as protobuf's JSON format does.
+/// Formats an event with these fields, omitting empty ones like protobuf's JSON format.
 pub(super) fn object(fields: Value) -> String {
     escaped_json(&json!({ "event": without_empty(fields) }).to_string()).into_owned()
 }

@@ -8,7 +8,7 @@ use tollgate_client::{Outcome, PoolEvent, PoolEventKind, time};
 use super::occupancy::InUse;
 use tollgate_telemetry::text::escaped;
 
-/// Formats an event, with the slots in use after it.
+/// Formats an event and the slots in use after it.
 pub(crate) fn line(event: &PoolEvent, in_use: Option<InUse>) -> String {
     let mut text = format!("{:<24}  {:<10}", time(event.event_time), name(event));
     let mut add = |part: &str| {
@@ -42,8 +42,8 @@ pub(crate) fn line(event: &PoolEvent, in_use: Option<InUse>) -> String {
     escaped(&text).into_owned()
 }
 
-/// Returns the name of the event kind without its wire prefix, such as `ADMITTED`. A kind of a
-/// newer server has its number.
+/// Returns the name of the event kind without its prefix on the wire, such as `ADMITTED`, or its
+/// number if a newer server has added it.
 pub(super) fn name(event: &PoolEvent) -> String {
     match PoolEventKind::try_from(event.kind) {
         Ok(kind) => kind.as_str_name().trim_start_matches("POOL_EVENT_KIND_").to_owned(),
@@ -61,8 +61,7 @@ pub(crate) fn millis(time: SystemTime) -> String {
     humantime::format_rfc3339_millis(time).to_string()
 }
 
-/// Formats a time in UTC with up to six fraction digits, as in protobuf's JSON format: groups of
-/// three zeros at the end are omitted.
+/// Formats a time in UTC with 0, 3 or 6 fractional digits, like protobuf's JSON format.
 pub(super) fn micros(time: Option<Timestamp>) -> Option<String> {
     let text = humantime::format_rfc3339_micros(time::time(time).ok()?).to_string();
     let text = text.trim_end_matches('Z');

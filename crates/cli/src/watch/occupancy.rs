@@ -26,7 +26,7 @@ pub(crate) struct InUse {
 
 impl Occupancy {
     /// Creates an exact occupancy from all running leases and the capacity.
-    pub(crate) fn of(tokens: impl IntoIterator<Item = u64>, capacity: u32) -> Occupancy {
+    pub(crate) fn from_tokens(tokens: impl IntoIterator<Item = u64>, capacity: u32) -> Occupancy {
         let running = tokens.into_iter().collect();
         Occupancy { running, is_exact: true, capacity: Some(capacity) }
     }
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn leases_count_from_their_grant_to_their_first_end() {
-        let mut occupancy = Occupancy::of([1, 2], 50);
+        let mut occupancy = Occupancy::from_tokens([1, 2], 50);
         let mut after = |kind, token| {
             let in_use = occupancy.after(&event(kind, token));
             in_use.map(|it| (it.least, it.is_exact, it.capacity))

@@ -13,23 +13,24 @@ Examples:
   Notices and bans of a policy's keys:
     tollgate watch --policy login
 
-  All stored events of a pool as JSON, later continued after the last one:
+  All stored events of a pool as JSON, and later those after the last one:
     tollgate watch ar:0571 --from-start --output json > events.jsonl
     tollgate watch ar:0571 --after 1795289490525801 --output json \\
         >> events.jsonl
 
-Prints a line for each event: time (UTC, on the engine's clock), kind, device, task,
-attempt and token, outcome, and the slots then in use and the capacity, with `>=` if older
-leases may run. For a policy: time, kind, key, the count and the level that it exceeds,
-the end and the strike of a ban, and who set or lifted it. With --output json each line
-is an object in protobuf's JSON format, as grpcurl prints it; --after takes its `cursor`.
+Prints a line for each event: the time (UTC, on the engine's clock), kind, device, task,
+attempt and token, outcome, and the slots in use after it and the capacity, with `>=` if
+older leases may still be running. For a policy: the time, kind, key, the count and the level
+that it exceeds, the end and the strike of a ban, and who set or lifted it. With --output
+json each line is an object in protobuf's JSON format, as grpcurl prints it, whose `cursor`
+can be passed to --after.
 
 A lost connection is reported on standard error and retried without limit; the watch then
-continues where it stopped. GAP means that events in between are no longer stored. Ctrl-C
-ends the watch, and so does closing the reader of its output.
+continues where it stopped. GAP means that events in between are no longer stored. The watch
+ends on Ctrl-C, or when the reader of its output closes the pipe.
 
-Exit status: 0 at the end; 64 for a wrong command line; 69 if the server is unreachable
-at the start, or has no such stream.";
+Exit status: 0 at the end; 64 if the command line is invalid; 69 if the server is
+unreachable at the start, or has no such stream.";
 
 /// Options of `tollgate watch`.
 #[derive(Debug, Clone, Args)]
@@ -39,11 +40,11 @@ pub struct WatchOptions {
     #[arg(required_unless_present = "policy")]
     pub pool: Option<String>,
 
-    /// Watch the keys of a policy of the server's configuration instead
+    /// Watch the keys of a policy in the configuration of the server instead
     #[arg(long, value_name = "NAME", conflicts_with = "pool", value_parser = flags::name)]
     pub policy: Option<String>,
 
-    /// The same as `--output json`
+    /// Same as `--output json`
     #[arg(long)]
     pub json: bool,
 
@@ -92,7 +93,7 @@ impl WatchOptions {
     pub(super) fn target(&self) -> Target<'_> {
         match &self.policy {
             Some(policy) => Target::Policy(policy),
-            // The command line requires one of them.
+            // clap requires one of them.
             None => Target::Pool(self.pool.as_deref().unwrap_or_default()),
         }
     }

@@ -1,4 +1,4 @@
-//! Standard output with a reader that may be slow.
+//! Standard output whose reader may be slow.
 
 use std::{
     io::{self, BufWriter, ErrorKind::BrokenPipe, Write},
@@ -11,9 +11,9 @@ use tokio::{
     time::timeout,
 };
 
-/// Maximum number of lines that wait to be printed.
+/// Maximum number of queued lines.
 const LINES_MAX: usize = 1000;
-/// Time at the end to wait for a reader that does not read.
+/// How long to wait at the end for a reader that does not read.
 const AT_THE_END: Duration = Duration::from_secs(1);
 
 /// Prints lines on a separate thread, so that a reader that stops reading does not block Ctrl-C.
@@ -28,19 +28,19 @@ impl Printer {
         let (lines, waiting) = mpsc::channel(LINES_MAX);
         let (end, ended) = oneshot::channel();
         thread::spawn(move || {
-            // The receiver is dropped if the end is not waited for.
+            // Fails only if nobody waits for the end.
             let _ = end.send(print(waiting, BufWriter::new(out)));
         });
         Printer { lines, ended }
     }
 
-    /// Queues a line; false if the output is closed or has failed.
+    /// Queues a line. Returns false if the output is closed or has failed.
     pub(super) async fn print(&self, line: String) -> bool {
         self.lines.send(line).await.is_ok()
     }
 
-    /// Waits until all lines are printed, at most one second. A closed pipe is not an error,
-    /// because its reader has read enough.
+    /// Waits up to one second until all lines are printed. A closed pipe is not an error, because
+    /// its reader has read enough.
     pub(super) async fn end(self) -> io::Result<()> {
         drop(self.lines);
         match timeout(AT_THE_END, self.ended).await {

@@ -9,8 +9,8 @@ use super::{
 };
 use tollgate_telemetry::text::escaped;
 
-/// Formats an event as a JSON object. 64-bit numbers are strings, because JSON numbers cannot hold
-/// them.
+/// Formats an event as a JSON object. 64-bit numbers are strings, because JSON numbers cannot
+/// represent all of them.
 pub(super) fn json(event: &RateEvent) -> String {
     let ban = event.ban.as_ref().map(|ban| {
         json!({
@@ -51,7 +51,7 @@ pub(super) fn line(event: &RateEvent) -> String {
     }
     if let Some(Ban { until, strikes, reason, actor, .. }) = &event.ban {
         add(&format!("until {}, strike {strikes}", time(*until)));
-        // The reason of a ban by the rule repeats the count.
+        // The reason for a ban by the rule would repeat the count.
         if event.above.is_none() && !reason.is_empty() {
             add(reason);
         }
@@ -65,8 +65,8 @@ pub(super) fn line(event: &RateEvent) -> String {
     escaped(&line).into_owned()
 }
 
-/// Returns the name of the event kind without its wire prefix, such as `BANNED`. A kind of a newer
-/// server has its number.
+/// Returns the name of the event kind without its prefix on the wire, such as `BANNED`, or its
+/// number if a newer server has added it.
 fn name(event: &RateEvent) -> String {
     match RateEventKind::try_from(event.kind) {
         Ok(kind) => kind.as_str_name().trim_start_matches("RATE_EVENT_KIND_").to_owned(),

@@ -1,4 +1,4 @@
-//! Events of a pool or a policy: the last ones, or those after a cursor.
+//! The events of a pool or a policy: the latest ones, or those after a cursor.
 
 use std::time::Duration;
 
@@ -33,13 +33,13 @@ struct EventsTemplate {
     /// The query of the live page.
     query: String,
     is_paused: bool,
-    /// The query of the events after the last one shown; `None` on the live page.
+    /// The query for the events after the last one on the page; `None` on the live page.
     later: Option<String>,
 }
 
 struct LinkedEvent {
     event: EventRow,
-    /// The query of the events after this one.
+    /// The query for the events after this one.
     after: String,
 }
 
@@ -51,7 +51,7 @@ fn query(source: &EventSource, filter: &str) -> String {
     format!("of={of}&name={}&filter={}", encoded(name), encoded(filter))
 }
 
-/// The stored events after a cursor, the oldest first.
+/// Returns the stored events after a cursor, the oldest first.
 async fn after(
     visit: &Visit,
     source: &EventSource,

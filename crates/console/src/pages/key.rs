@@ -1,4 +1,4 @@
-//! A key under a policy: its usage of each limit, its ban, and what an operator can do.
+//! A key under a policy: its usage of each limit, its ban, and the actions of an operator.
 
 use askama::Template;
 use tollgate_client::pb::{

@@ -1,4 +1,5 @@
-//! Locks: a list of those that are held, by prefix, and one lock with its release.
+//! Locks: the list of held locks, filtered by prefix, and the page of one lock, which can be
+//! released.
 
 use askama::Template;
 use tollgate_client::pb::{
@@ -93,7 +94,7 @@ pub(super) async fn load_one(visit: &Visit) -> Result<ConsolePage, Problem> {
     ConsolePage::new(visit.name()).live("holder", &holder)
 }
 
-/// Runs an action: releases the lock from the holder that the page showed.
+/// Runs an action: takes the lock away from the holder that the page showed.
 pub(super) async fn act(visit: &Visit, form: &FormFields) -> Result<String, Problem> {
     if form.get("action") != "release" {
         return Err(Problem::Invalid("no such action".to_owned()));

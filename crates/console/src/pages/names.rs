@@ -1,4 +1,4 @@
-//! The parts of pages that list names: the filter, and the links between pages of a list.
+//! Common parts of the pages that list names: the filter, and the links between pages of a list.
 
 use askama::Template;
 
@@ -21,13 +21,13 @@ pub(super) struct NamesFilter<'a> {
 }
 
 impl<'a> NamesFilter<'a> {
-    /// The filter of the page of a visit. `one` is the path of the page about one entry.
+    /// Creates the filter for the page of a visit. `one` is the path of the page about one entry.
     pub(super) fn new(visit: &'a Visit, one: &'static str) -> NamesFilter<'a> {
         NamesFilter { list: visit.entry.path, one, prefix: visit.query().get("prefix") }
     }
 }
 
-/// The links of a list on the page of a visit. `next` is the token of the next page.
+/// Creates the links of a list on the page of a visit. `next` is the token of the next page.
 pub(super) fn paging(visit: &Visit, next: &str) -> Paging {
     let (path, query) = (visit.entry.path, visit.query());
     let first = format!("{path}?prefix={}", encoded(query.get("prefix")));

@@ -16,9 +16,9 @@ use crate::{
 use tollgate_status::status::Status;
 use tollgate_telemetry::metrics::{CODE_NAMES, CODES};
 
-/// Pools in the list.
+/// Number of pools in the list.
 const POOLS: usize = 12;
-/// The styles of the lines of errors.
+/// The CSS classes of the lines for errors.
 const ERROR_STYLES: [&str; 3] = ["three", "four", "five"];
 
 #[derive(Template)]
@@ -77,8 +77,8 @@ fn load_chart(steps: &[CallStep]) -> Chart {
     Chart { title: "Calls, refusals and errors per second, this server", lines }
 }
 
-/// A line for each status code with which calls ended, the most frequent first. The codes for which
-/// no style is left share one line. A call that its client has cancelled is not an error.
+/// Returns a line for each status code that calls ended with, the most frequent first. Codes for
+/// which no class is left share one line. A call that its client has cancelled is not an error.
 fn error_lines(steps: &[CallStep]) -> Vec<ChartLine> {
     let sum = |code: usize| steps.iter().map(|step| step.codes[code]).sum::<f64>();
     let is_error = |code: &usize| !matches!(CODE_NAMES[*code], "OK" | "Canceled");

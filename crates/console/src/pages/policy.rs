@@ -16,9 +16,9 @@ use crate::{
     visit::{Visit, encoded},
 };
 
-/// Bans on a page.
+/// Number of bans on a page.
 const PAGE: u32 = 50;
-/// Refused keys in the list.
+/// Number of refused keys in the list.
 const KEYS: usize = 10;
 
 #[derive(Template)]
@@ -28,7 +28,7 @@ struct RulesTemplate {
 }
 
 struct RuleRow {
-    /// The glob on the key; empty for keys without an override.
+    /// The glob on keys; empty for the rule without an override.
     keys: String,
     limits: Vec<String>,
     tiers: Vec<String>,
@@ -78,7 +78,7 @@ async fn rules(visit: &Visit) -> Result<RulesTemplate, Problem> {
     Ok(RulesTemplate { rows })
 }
 
-/// A key that was refused; `None` if the visitor may not read it.
+/// Loads a refused key; `None` if the visitor may not read it.
 async fn refused_row(
     visit: &Visit,
     key: &str,
@@ -98,8 +98,7 @@ async fn refused_row(
     }))
 }
 
-/// The keys that were refused most, as far as the visitor may read them. Reads all of them
-/// concurrently.
+/// Loads the keys that were refused most, as far as the visitor may read them, all concurrently.
 async fn refused(visit: &Visit) -> Result<RefusedTemplate, Problem> {
     let refused = rates::refused(visit, visit.name());
     let keys = refused.keys.iter().take(KEYS);

@@ -20,7 +20,7 @@ use crate::{
 };
 use tollgate_core::time::Timestamp;
 
-/// Leases, and tasks, on a page.
+/// Number of leases, and of tasks, on a page.
 const PAGE: u32 = 25;
 
 #[derive(Template)]
@@ -118,7 +118,7 @@ fn usage(pool: Pool, now: Timestamp) -> UsageTemplate {
     }
 }
 
-/// Draws the usage of the last 15 minutes, and records the current one.
+/// Draws the usage in the last 15 minutes, and records the current usage.
 fn chart(visit: &Visit, now: PoolStep) -> Chart {
     let namespace = visit.permitted("AdmissionService/GetPool");
     let name = namespace.and_then(|namespace| stored(visit.name(), &namespace));
@@ -156,8 +156,8 @@ fn settings(pool: &Pool, visit: &Visit) -> SettingsTemplate {
     }
 }
 
-/// The links of a list on the page. `field` is the part with the list, and the field of the query
-/// with its page token.
+/// Creates the links of a list on the page. `field` names both the part with the list and the query
+/// field with its page token.
 fn paging(visit: &Visit, of: &'static str, field: &str, next: &str) -> Paging {
     let name = encoded(visit.name());
     Paging::new(of, visit.query().get(field), next, |token| match token {

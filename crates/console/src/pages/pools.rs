@@ -1,4 +1,4 @@
-//! Pools: a list by occupancy or name, with a filter by prefix.
+//! Pools: a list sorted by occupancy or name, filtered by prefix.
 
 use askama::Template;
 use tollgate_client::pb::{
@@ -12,11 +12,11 @@ use crate::{
     visit::{Visit, encoded, stored},
 };
 
-/// Pools on a page.
+/// Number of pools on a page.
 const PAGE: usize = 100;
 /// Maximum number of pools that a page reads.
 const READ_MAX: usize = 5_000;
-/// Number of pools of a call.
+/// Number of pools per call.
 const CALL: u32 = 1_000;
 
 /// A row of the list.
@@ -44,7 +44,7 @@ pub(super) struct ListedPools {
     pub(super) is_cut: bool,
 }
 
-/// The state of a pool in a few words; empty if it has free slots.
+/// Returns the state of a pool in a few words; empty if it has free slots.
 pub(super) fn state(pool: &Pool) -> &'static str {
     let (config, usage) = (pool.config.as_ref(), pool.usage.as_ref());
     match (config, usage) {
@@ -74,7 +74,7 @@ impl ListedPool {
     }
 }
 
-/// Reads the pools whose names begin with a prefix, the fullest first. Records their usage.
+/// Loads the pools whose names begin with a prefix, the fullest first, and records their usage.
 pub(super) async fn load_rows(visit: &Visit, prefix: &str) -> Result<ListedPools, Problem> {
     let (mut all, mut read, mut token) = (ListedPools::default(), 0, String::new());
     let (namespace, holder) = (visit.permitted("AdmissionService/ListPools"), visit.holder());

@@ -1,4 +1,4 @@
-//! Rates: the policies, their refusals, and the form that looks up a key.
+//! Rates: the policies, their refusals, and a form to look up a key.
 
 use askama::Template;
 use tollgate_client::pb::{
@@ -36,7 +36,7 @@ struct LookupTemplate {
     names: Vec<String>,
 }
 
-/// A limit in words: `100 per 1 min, sliding window`.
+/// Describes a limit: `100 per 1 min, sliding window`.
 fn limit(limit: &Limit) -> String {
     let algorithm = match limit.algorithm() {
         Algorithm::FixedWindow => "fixed window",
@@ -50,7 +50,7 @@ fn limit(limit: &Limit) -> String {
     format!("{name}{max} per {}, {algorithm}{burst}", duration(limit.window.as_ref()))
 }
 
-/// A tier in words: `above 100: ban 1 min, 1 h`.
+/// Describes a tier: `above 100: ban 1 min, 1 h`.
 fn tier(tier: &Tier) -> String {
     let action = match tier.action() {
         TierAction::Warn => "warn".to_owned(),
@@ -64,26 +64,26 @@ fn tier(tier: &Tier) -> String {
     format!("above {}: {action}", count(tier.above.unwrap_or_default()))
 }
 
-/// The limits and the tiers of a rule, in words.
+/// Describes the limits and the tiers of a rule.
 pub(super) fn in_words(rule: Option<&Rule>) -> (Vec<String>, Vec<String>) {
     let (limits, tiers) = rule.map_or((&[][..], &[][..]), |rule| (&rule.limits, &rule.tiers));
     (limits.iter().map(limit).collect(), tiers.iter().map(tier).collect())
 }
 
-/// The policies that the visitor may read.
+/// Loads the policies that the visitor may read.
 pub(super) async fn policies(visit: &Visit) -> Result<Vec<Policy>, Problem> {
     let mut rates = visit.client(RateServiceClient::new);
     Ok(rates.list_policies(ListPoliciesRequest {}).await?.into_inner().policies)
 }
 
-/// The refusals of a policy by this server.
+/// Returns the refusals by this server under a policy.
 pub(super) fn refused(visit: &Visit, policy: &str) -> RefusedChecks {
     let namespace = visit.permitted("RateService/GetKey");
     let name = namespace.and_then(|namespace| stored(policy, &namespace));
     name.map_or_else(RefusedChecks::default, |name| refusals::lookup(name.as_bytes()))
 }
 
-/// Refused checks per second, over the last minute.
+/// Formats the refused checks per second over the last minute.
 fn a_second(refused: u64) -> String {
     format!("{:.1}", refused as f64 / 60.0)
 }

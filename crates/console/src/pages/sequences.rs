@@ -1,4 +1,4 @@
-//! Sequences: a list by prefix, and one of them.
+//! Sequences: the list, filtered by prefix, and the page of one sequence.
 
 use askama::Template;
 use tollgate_client::pb::{

@@ -1,4 +1,4 @@
-//! Stock: the skus by prefix, and one sku with its quantities.
+//! Stock: the list of skus, filtered by prefix, and the page of one sku with its quantities.
 
 use askama::Template;
 use tollgate_client::pb::{
@@ -39,7 +39,7 @@ struct QuantitiesTemplate {
     row: StockRow,
     /// The number of stored holds.
     holds: String,
-    /// The digits, for the form.
+    /// The number without separators, for the form.
     on_hand: u64,
     may_set: bool,
 }

@@ -1,4 +1,4 @@
-//! System: version, configuration in use, limits of namespaces, and the reload.
+//! System: the version, the configuration in use, the limits of namespaces, and the reload.
 
 use askama::Template;
 use tollgate_client::pb::{
@@ -74,7 +74,7 @@ fn namespaces(all: Vec<NamespaceUsage>) -> NamespacesTemplate {
     NamespacesTemplate { rows: rows.collect() }
 }
 
-/// Loads the page. It concerns all namespaces.
+/// Loads the page, which concerns all namespaces.
 pub(super) async fn load(visit: &Visit) -> Result<ConsolePage, Problem> {
     if !visit.may_read_server() {
         let reason = "requires a caller that may read in every namespace";
@@ -93,7 +93,7 @@ async fn run(visit: &Visit, dry_run: bool) -> Result<Vec<ConfigDifference>, Prob
     Ok(answer.differences)
 }
 
-/// Loads the page of the reload: the differences that it would apply.
+/// Loads the page of the reload, with the differences that it would apply.
 pub(super) async fn load_reload(visit: &Visit) -> Result<ConsolePage, Problem> {
     let differences = match run(visit, true).await {
         Ok(rows) => DifferencesTemplate { rows, problem: String::new() },

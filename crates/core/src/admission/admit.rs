@@ -35,8 +35,8 @@ statuses! {
 /// `retry_after` of a paused pool, in µs, before it is spread: 10 s. The end of the pause is
 /// unknown.
 const PAUSED_RETRY_MICROS: u64 = 10_000_000;
-/// `retry_after` if a slot is free but belongs to a waiter: 50 ms. The waiter soon takes it or
-/// loses its ticket.
+/// `retry_after` if a slot is free but belongs to a waiter, which will soon take it or lose its
+/// ticket: 50 ms.
 const KEPT_RETRY_MICROS: u64 = 50_000;
 /// The smallest window over which `retry_after` is spread.
 const SPREAD_MIN_MICROS: u64 = 50_000;
@@ -116,7 +116,7 @@ impl AdmitTask {
     }
 
     /// Spreads a wait over an additional eighth of it, between 50 ms and 5 s. Devices that are
-    /// refused at the same moment do not come back at the same moment, and no slot stays idle for
+    /// refused at the same time then do not retry at the same time, and no slot stays idle for
     /// long.
     fn spread(&self, wait_micros: u64, now: Timestamp) -> Millis {
         let window = (wait_micros / 8).clamp(SPREAD_MIN_MICROS, SPREAD_MAX_MICROS);
@@ -137,7 +137,7 @@ impl AdmitTask {
         }
     }
 
-    /// The answer that needs no free slot, if there is one: steps 1 to 4 of the decision.
+    /// Returns the answer if it does not depend on a free slot: steps 1 to 4 of the decision.
     fn settled(
         &self,
         task: Option<&Task>,
@@ -165,7 +165,7 @@ impl AdmitTask {
         }
     }
 
-    /// The decision under the settings in force. First reclaims ended leases within the allowance.
+    /// Decides under the settings in force, after reclaiming ended leases within the allowance.
     fn rule(&self, pool: &mut Pool, settings: &Settings, now: Timestamp) -> AdmitDecision {
         const AGAIN: AdmitDecision = AdmitDecision::full(Millis(1), Proceed::Again);
         let mut allowance = Allowance::new();
@@ -193,7 +193,7 @@ impl AdmitTask {
             answer = answer.or(Some(AGAIN));
         }
         let free = capacity.saturating_sub(in_use);
-        // A call that is answered already, or that reuses its slot, needs no ticket.
+        // A call that has its answer, or that reuses its slot, needs no ticket.
         let proceed = if answer.is_some() || own == 1 && has_room {
             if let (Some(queue), Some(waiting)) = (&mut pool.queue, &self.waiting) {
                 queue.needs_no_turn(&waiter, waiting, free, &mut allowance, now);
@@ -238,7 +238,7 @@ impl AdmitTask {
         now: Timestamp,
     ) -> AdmitDecision {
         if let Some(task) = task.as_ref().filter(|task| task.holds_slot(now)) {
-            pool.log_task(EventKind::Expired, pool.shared(member), task, None, settings, now);
+            pool.log_task(EventKind::Expired, pool.interned(member), task, None, settings, now);
         }
         let expire = now.after(self.lease_duration.unwrap_or(settings.lease_duration));
         let lease = Lease { token: now.0.max(pool.last_token + 1), grant: now, expire };
@@ -300,7 +300,7 @@ impl Decision for AdmitTask {
         fallback: Some(AdmitTask::FALLBACK),
         ..Properties::DEFAULT
     }
-    .deniable()
+    .caches_refusals()
     .revocable()
     .affects_denials()
     .grows()

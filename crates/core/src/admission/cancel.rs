@@ -15,8 +15,8 @@ statuses! { CANCEL_CANCELLED = 0, CANCEL_RUNNING = 1, CANCEL_COMPLETED = 2, CANC
 /// Cancels a queued task.
 ///
 /// The task is not dispatched again. A running lease is not affected: the verdict is then
-/// `Running`, and the result is stored when it comes. A task with a result answers `Completed`. A task
-/// that was never queued, or whose record is forgotten, is `Unknown`.
+/// `Running`, and the result is stored when it arrives. A task with a result answers `Completed`. A
+/// task that was never queued, or whose record is forgotten, is `Unknown`.
 ///
 /// The payload is dropped, and the record stays for the retention of the pool. During that time the
 /// same task cannot be queued again. A repeat changes nothing and is marked `replayed`.
@@ -31,13 +31,13 @@ pub struct CancelTask {
 /// The answer to a cancellation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cancellation {
-    /// The verdict about the task.
+    /// The verdict on the task.
     pub verdict: CancelVerdict,
     /// Whether an earlier call cancelled the task.
     pub replayed: bool,
 }
 
-/// The verdict about a task to cancel.
+/// The verdict on a cancellation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelVerdict {
     /// The task is cancelled and holds no slot.

@@ -30,7 +30,7 @@ statuses! {
 /// 3. A task with a result, or whose attempt has failed, is `AlreadyCompleted`. The first result
 ///    counts, so a repeat is safe.
 /// 4. While the lease runs, the result is `Completed`. Its slot is free immediately, for a waiter.
-/// 5. After the end of the lease the result is `Late`. It is stored, too, and still frees the slot
+/// 5. After the end of the lease the result is `Late`. It is still stored, and still frees the slot
 ///    within the grace.
 ///
 /// A failed attempt of a queued task stores no result: the task stays queued, or is dead after its
@@ -49,16 +49,16 @@ pub struct CompleteTask {
     pub settings: Settings,
 }
 
-/// The answer, and the use of the pool.
+/// The answer, and the usage of the pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Completion {
-    /// The verdict about the result.
+    /// The verdict on the result.
     pub verdict: CompleteVerdict,
-    /// The use of the pool after the decision.
+    /// The usage of the pool after the decision.
     pub usage: PoolUsage,
 }
 
-/// The verdict about a result.
+/// The verdict on a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompleteVerdict {
     /// An earlier result is stored and stays.
@@ -197,7 +197,7 @@ impl AffectsDenials for CompleteTask {
 }
 
 impl Grows for CompleteTask {
-    /// The task has a record already.
+    /// The task already has a record.
     fn is_new(&self, _: &Pool, _: Timestamp) -> bool {
         false
     }
@@ -220,10 +220,10 @@ impl CompleteTask {
         is_unknown: CompleteTask::is_unknown,
         ..FallbackRule::new(
             |complete| complete.settings.on_store_failure,
-            // A result cannot be refused. So with `deny` the call fails.
+            // A result cannot be refused, so with `deny` the call fails.
             |_| None,
             |complete, replicas| CompleteTask {
-                settings: complete.settings.shared(replicas),
+                settings: complete.settings.for_one_of(replicas),
                 ..complete.clone()
             },
         )

@@ -116,8 +116,8 @@ impl Revocable for ConfigurePool {
         self.settings.acknowledgement
     }
 
-    /// The settings stand, because calls may already have been decided by them. The caller repeats
-    /// the call.
+    /// The settings stand, because calls may already have been decided under them. The caller
+    /// repeats the call.
     fn undo_rule(&self, _: &str) -> UndoRule {
         UndoRule::from_outcome::<ConfigurePool>(|_| Undo::Stands)
     }

@@ -33,7 +33,8 @@ statuses! { ENQUEUE_ENQUEUED = 0, ENQUEUE_DUPLICATE = 1, ENQUEUE_EXPIRED = 2, EN
 pub struct EnqueueTask {
     /// The task.
     pub name: TaskName,
-    /// The payload that the device gets with the task; at most [`super::PAYLOAD_BYTES_MAX`] bytes.
+    /// The payload that the device receives with the task; at most [`super::PAYLOAD_BYTES_MAX`]
+    /// bytes.
     pub payload: Bytes,
     /// When the task expires: from then on it is not dispatched; `None` for never.
     pub ends: Option<Timestamp>,
@@ -44,7 +45,7 @@ pub struct EnqueueTask {
 /// The answer for one task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EnqueueStatus {
-    /// The pool has a record of the task already; nothing changed.
+    /// The pool already has a record of the task; nothing changed.
     Duplicate,
     /// The task is queued.
     Enqueued,

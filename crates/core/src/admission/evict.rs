@@ -34,7 +34,7 @@ pub struct EvictTask {
     pub settings: Settings,
 }
 
-/// The verdict about an eviction.
+/// The verdict on an eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EvictVerdict {
     /// The task holds no slot; nothing changed.

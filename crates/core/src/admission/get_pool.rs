@@ -1,4 +1,4 @@
-//! `GetPool`: reads the settings in force and the use of a pool.
+//! `GetPool`: reads the settings in force and the usage of a pool.
 
 use super::{Pool, PoolUsage, Settings, small};
 use crate::{
@@ -30,7 +30,7 @@ pub struct GetPool {
 /// The view of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolView {
-    /// The use of the pool.
+    /// The usage of the pool.
     pub usage: PoolUsage,
     /// Length of a lease.
     pub lease_duration: Millis,

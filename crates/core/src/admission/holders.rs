@@ -7,13 +7,14 @@ use std::{
 
 /// Maximum number of holders in a FULL answer. `lua/lib/full.lua` has the same number.
 pub(super) const HOLDERS_MAX: u32 = 128;
-/// The length of a lease behind its task in the list of holders, bytes.
+/// The length of a lease after its task in the list of holders, bytes.
 const LEASE_BYTES: usize = 28;
-/// Between device and task, and behind the task.
+/// Separates device and task, and follows the task.
 const SEPARATOR: u8 = b'\x1f';
 
 /// Digests of the tasks that hold the slots of a pool, in order. The denial cache refuses none of
-/// them. A task whose digest collides with one of them only asks the store needlessly.
+/// them. If the digest of another task collides with one of these, that task merely asks the store
+/// needlessly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotHolders(Arc<[u64]>);
 

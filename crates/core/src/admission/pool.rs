@@ -52,7 +52,7 @@ pub struct Pool {
     /// Leases by the end of their slot: running leases, and ended leases whose `Expired` event is
     /// not logged yet. Each is the last lease of its task record.
     leases: ExpiryIndex,
-    /// Ended leases whose event is not logged yet, and whose task has a newer lease by now.
+    /// Ended leases whose event is not logged yet and whose task already has a newer lease.
     replaced: BTreeSet<Lapsed>,
     /// Records without a lease in `leases`, by their forget time.
     ended: ExpiryIndex,
@@ -86,12 +86,12 @@ impl Pool {
         self.leases.count(now);
     }
 
-    /// The number of held slots at the last [`Pool::lapse`].
+    /// Returns the number of held slots at the last [`Pool::lapse`].
     pub(super) fn in_use(&self) -> u32 {
         self.leases.to_come() as u32
     }
 
-    /// The use of the pool under the given settings.
+    /// Returns the usage of the pool under the given settings.
     pub(super) fn usage(&self, settings: &Settings) -> PoolUsage {
         PoolUsage { capacity: settings.capacity, in_use: self.in_use() }
     }
@@ -225,14 +225,14 @@ impl Pool {
         (self.in_use() <= HOLDERS_MAX).then(|| SlotHolders::from_members(members))
     }
 
-    /// In a full pool, the slot end after which a slot is free: once it has passed, one slot less
-    /// than the capacity is held.
+    /// Returns the slot end after which a full pool has a free slot: once it has passed, the pool
+    /// holds one slot fewer than its capacity.
     pub(super) fn makes_room(&self, capacity: u32) -> Option<Timestamp> {
         let before = self.leases.to_come().checked_sub(capacity as usize)?;
         self.leases.nth(before).map(|(slot_end, _)| *slot_end)
     }
 
-    /// The next slot end that frees one more slot, even if slots are free already; `None` if the
+    /// Returns the next slot end that frees a slot, even if slots are already free; `None` if the
     /// pool has no slots or no leases.
     pub(super) fn next_free(&self, capacity: u32) -> Option<Timestamp> {
         let before = self.leases.to_come().saturating_sub(capacity as usize);

@@ -43,7 +43,7 @@ pub struct RenewTask {
     pub settings: Settings,
 }
 
-/// The verdict about a renewal.
+/// The verdict on a renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RenewVerdict {
     /// The task has a result, or its attempt has failed.
@@ -184,7 +184,7 @@ impl RenewTask {
             |renew| renew.settings.on_store_failure,
             |_| None,
             |renew, replicas| RenewTask {
-                settings: renew.settings.shared(replicas),
+                settings: renew.settings.for_one_of(replicas),
                 ..renew.clone()
             },
         )

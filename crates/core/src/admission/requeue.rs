@@ -17,13 +17,13 @@ statuses! {
     REQUEUE_FULL = 4, REQUEUE_UNKNOWN = 5,
 }
 
-/// Queues a dead task again, behind all tasks of its device. Its attempts start again.
+/// Queues a dead task again, after all other tasks of its device. Its attempts are counted anew.
 ///
 /// The decision, in this order:
 /// 1. A task without a record, or that was never queued, is `Unknown`. A task with a result is
 ///    `NotDead`.
 /// 2. If the last attempt of the task has ended, the task is dead from now on.
-/// 3. A task in the queue is `AlreadyQueued`, also while it runs. A repeat gets this answer.
+/// 3. A task in the queue is `AlreadyQueued`, even while it runs. A repeat gets this answer.
 /// 4. A cancelled task is `NotDead`. A task whose expiry time has passed is `Expired`.
 /// 5. If the backlog has `queued_max` tasks, the answer is `Full`, and the task stays dead.
 /// 6. Otherwise the task is queued, with its payload. It keeps the record of its last lease: a late
@@ -36,7 +36,7 @@ pub struct RequeueTask {
     pub settings: Settings,
 }
 
-/// The verdict about a task to queue again.
+/// The verdict on requeuing a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequeueVerdict {
     /// The task is in the queue, waiting or running.
@@ -160,7 +160,7 @@ impl Decision for RequeueTask {
 impl Grows for RequeueTask {
     const TAKES: Option<Takes> = Some(Takes::Queued);
 
-    /// The task has a record already.
+    /// The task already has a record.
     fn is_new(&self, _: &Pool, _: Timestamp) -> bool {
         false
     }

@@ -62,7 +62,7 @@ impl RevokeTask {
     fn revoke(&self, pool: &mut Pool, member: &[u8], mut task: Task, now: Timestamp) {
         let settings = self.settings.under(&pool.overrides);
         let was_free = settings.capacity.saturating_sub(pool.in_use());
-        pool.log_task(EventKind::Evicted, pool.shared(member), &task, None, &settings, now);
+        pool.log_task(EventKind::Evicted, pool.interned(member), &task, None, &settings, now);
         task.state = TaskState::Evicted { reason: Box::default() };
         if let Some(queued) = &mut task.queued {
             // Undoes the attempt: the task was not dispatched.

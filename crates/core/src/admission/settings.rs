@@ -17,7 +17,7 @@ use crate::{
 pub struct Settings {
     /// The number of slots. Range 0 to 1,000,000; default 60.
     pub capacity: u32,
-    /// Length of a lease unless the call gives one. Range 100 ms to 24 h; default 300 s.
+    /// Length of a lease unless the call specifies one. Range 100 ms to 24 h; default 300 s.
     pub lease_duration: Millis,
     /// How long an expired lease without a result keeps its slot. Range 0 to 30 days; default 0.
     pub expiry_grace: Millis,
@@ -75,8 +75,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The settings for one of `replicas` shares.
-    pub(super) fn shared(self, replicas: u32) -> Settings {
+    /// Returns the settings of one of `replicas` servers that share the pool.
+    pub(super) fn for_one_of(self, replicas: u32) -> Settings {
         // Rounded down, to 0 if necessary: all shares together are at most the capacity.
         Settings { capacity: self.capacity / replicas.max(1), ..self }
     }
@@ -147,7 +147,7 @@ impl Overrides {
         call.optional(self.max_attempts.map(u64::from));
     }
 
-    /// These overrides on top of `earlier` ones.
+    /// Returns these overrides applied on top of `earlier` ones.
     pub(super) fn over(self, earlier: Overrides) -> Overrides {
         Overrides {
             capacity: self.capacity.or(earlier.capacity),

@@ -13,7 +13,7 @@ use crate::{
 /// Logs the end of expired leases, and removes expired and forgotten tasks from the queue.
 ///
 /// No other decision depends on it: an expired lease holds no slot, and an expired task is not
-/// dispatched, swept or not. It makes events appear without calls, and frees memory.
+/// dispatched, swept or not. It makes events appear even without calls, and frees memory.
 ///
 /// One sweep spends one [`Allowance`], first on leases, then on scheduled tasks. A repeat continues.
 /// The answer has the time at which the next sweep is due, and whether the pool may leave the

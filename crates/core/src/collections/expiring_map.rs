@@ -17,18 +17,18 @@ const MANY: usize = 1000;
 
 /// A map from names to values, each with an expiry time.
 ///
-/// The map is behind a pointer: a state without entries pays only for that, and there may be a
+/// The map is behind a pointer, which is all that a state without entries pays for; there may be a
 /// million states.
 #[derive(Debug)]
 pub(crate) struct ExpiringMap<A> {
-    /// Never an empty map: `None` instead.
+    /// `None` instead of an empty map.
     entries: Option<Box<Entries<A>>>,
     touched: Touched,
 }
 
 /// A value of an [`ExpiringMap`].
 pub(crate) trait ExpiringValue {
-    /// The bytes of its texts and lists.
+    /// Returns the bytes of its strings and lists.
     fn bytes(&self) -> u64 {
         0
     }

@@ -104,7 +104,7 @@ impl ExpiryIndex {
         end <= self.counted && self.contains(end, member)
     }
 
-    /// Inserts an entry, unless it exists. Splits a chunk that is full.
+    /// Inserts an entry unless it exists. Splits a chunk that is full.
     pub(crate) fn insert(&mut self, end: Timestamp, member: Member) {
         // Most entries come after all others, because times are counted from the current time.
         let is_last = self.chunks.back().is_none_or(|chunk| chunk.is_before(end, &member));

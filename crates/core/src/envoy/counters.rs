@@ -46,7 +46,7 @@ pub struct RuleHits {
     pub is_shadow: bool,
 }
 
-/// The counters of each series, and the length of its domain, by `DOMAIN.RULE`.
+/// The counters of each series with the length of its domain, by `DOMAIN.RULE`.
 type AllSeries = BTreeMap<Box<str>, (usize, Arc<RuleCounters>)>;
 
 static SERIES: LazyLock<Mutex<AllSeries>> = LazyLock::new(Mutex::default);
@@ -92,7 +92,7 @@ impl RuleCounters {
         .map(|(name, counter)| (name, counter.load(Ordering::Relaxed)))
     }
 
-    /// Counts the hits of a descriptor, as envoyproxy/ratelimit divides them.
+    /// Counts the hits of a descriptor in the categories of envoyproxy/ratelimit.
     pub fn record(&self, rule_hits: RuleHits) {
         let RuleHits { hits, before, limit, near, is_over, is_counted, is_shadow } = rule_hits;
         let add = |counter: &AtomicU64, hits: u64| {

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use super::{EnvoyRule, node::MatchedBy, settings::Counting, tree::EnvoyRules};
 use crate::rate::Algorithm;
 
-/// Returns the search for the rule of a descriptor as text, a line for each step. The boolean is
-/// whether a rule was found.
+/// Describes the search for the rule of a descriptor, one line per step. Also returns whether a
+/// rule was found.
 pub fn explain(rules: &EnvoyRules, domain: &str, entries: &[(String, String)]) -> (String, bool) {
     let mut text = String::new();
     let found = steps(&mut text, rules, domain, entries);
@@ -50,7 +50,7 @@ fn steps(
             MatchedBy::Key => "its key".to_owned(),
         };
         let shared =
-            if step.shared(entry.0).is_some() { ", one counter for all values" } else { "" };
+            if step.shared_value(entry.0).is_some() { ", one counter for all values" } else { "" };
         let _ = writeln!(text, "  {key}={value}: matches by {by}{shared}");
         node = step.node;
     }

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-/// Adds the metadata of a rule to that of earlier ones. Mappings are merged; of other values the
-/// first one stays.
+/// Adds the metadata of a rule to that of earlier ones. Mappings are merged; for other values, the
+/// first one is kept.
 pub fn merge(all: &mut Map<String, Value>, more: &Map<String, Value>) {
     for (key, value) in more {
         match (all.get_mut(key), value) {

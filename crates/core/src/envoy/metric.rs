@@ -22,7 +22,7 @@ impl Found<'_> {
         let mut name = domain.to_owned();
         for (entry, step) in entries.zip(&self.steps) {
             let (key, _) = entry;
-            let value = match step.shared(key) {
+            let value = match step.shared_value(key) {
                 Some(shared) => shared,
                 None if self.rule.detailed_metric => entry.1,
                 None => value(entry, step.by, step.node.value_to_metric),

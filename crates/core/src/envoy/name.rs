@@ -16,8 +16,9 @@ const PREFIX: &str = "envoy/";
 /// Prefix of the key of a descriptor whose text is not a valid name.
 const HASHED: &str = "sha256:";
 
-/// The policy of a domain, `envoy/DOMAIN` or `envoy-all/DOMAIN`: Ban, Unban, ResetRate, ListBans and
-/// WatchRates take it. Fails if the domain is too long, or has control characters.
+/// Returns the policy of a domain, `envoy/DOMAIN` or `envoy-all/DOMAIN`, which Ban, Unban,
+/// ResetRate, ListBans and WatchRates accept. Fails if the domain is too long or has control
+/// characters.
 pub fn policy_name(domain: &[u8], counting: Counting) -> Result<Name, &'static str> {
     let prefix = match counting {
         Counting::Each | Counting::Reports => PREFIX,
@@ -26,8 +27,8 @@ pub fn policy_name(domain: &[u8], counting: Counting) -> Result<Name, &'static s
     Name::parse([prefix.as_bytes(), domain].concat().into())
 }
 
-/// The key of a descriptor: keys and values, joined by `_`. A key that is longer than a name, or has
-/// control characters, is `sha256:` and its hash.
+/// Returns the key of a descriptor: its keys and values, joined by `_`. A key that is longer than a
+/// name or has control characters is replaced by `sha256:` and its hash.
 pub fn counter_name<'e>(entries: impl Iterator<Item = (&'e [u8], &'e [u8])>) -> Name {
     let mut joined = Vec::with_capacity(64);
     for (key, value) in entries {

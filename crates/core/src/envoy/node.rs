@@ -94,7 +94,7 @@ impl RuleNode {
 
 impl<'n> RuleStep<'n> {
     /// The value of a pattern whose values have one counter.
-    pub(super) fn shared(&self, key: &[u8]) -> Option<&'n [u8]> {
+    pub(super) fn shared_value(&self, key: &[u8]) -> Option<&'n [u8]> {
         match self.by {
             MatchedBy::Pattern(pattern) if self.node.share_threshold => {
                 Some(value_of(pattern, key))
@@ -104,7 +104,8 @@ impl<'n> RuleStep<'n> {
     }
 }
 
-/// The value in `KEY_VALUE`. The whole text if the key has another end, as in envoyproxy/ratelimit.
+/// Returns the value in `KEY_VALUE`, or the whole text if it does not start with `KEY_`, as in
+/// envoyproxy/ratelimit.
 pub(super) fn value_of<'n>(joined: &'n [u8], key: &[u8]) -> &'n [u8] {
     joined.strip_prefix(key).and_then(|rest| rest.strip_prefix(b"_")).unwrap_or(joined)
 }
@@ -120,6 +121,6 @@ impl<'n> Found<'n> {
     {
         entries
             .zip(&self.steps)
-            .map(|((key, value), step)| (key, step.shared(key).unwrap_or(value)))
+            .map(|((key, value), step)| (key, step.shared_value(key).unwrap_or(value)))
     }
 }

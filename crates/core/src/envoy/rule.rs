@@ -10,7 +10,7 @@ use crate::rate::{Algorithm, Rule};
 /// The rule of a node.
 #[derive(Debug)]
 pub struct EnvoyRule {
-    /// The length of the window. Without effect if `unlimited`.
+    /// The length of the window; has no effect if `unlimited`.
     pub unit: RateUnit,
     /// The largest number of hits in a window.
     pub requests_per_unit: u32,
@@ -36,7 +36,7 @@ pub struct EnvoyRule {
     pub counting: Arc<Rule>,
 }
 
-/// A limit that comes with a descriptor in place of the rule's. It is never in shadow mode.
+/// A limit that comes with a descriptor and replaces that of the rule. It is never in shadow mode.
 #[derive(Debug, Clone, Copy)]
 pub struct LimitOverride {
     /// The length of the window.
@@ -52,7 +52,7 @@ impl LimitOverride {
     }
 }
 
-/// The rule of a counter. Each unit has a counter of its own.
+/// Returns the rule of a counter. Each unit has its own counter.
 pub(super) fn counting(
     unit: RateUnit,
     requests_per_unit: u32,

@@ -1,4 +1,4 @@
-//! One answer of the counts of all descriptors of a request.
+//! Combines the counts of all descriptors of a request into one answer.
 
 use std::{borrow::Cow, sync::Arc};
 

@@ -17,7 +17,7 @@ use crate::{
     rate::{Algorithm, BUCKET_MAX, LENGTH_MAX},
 };
 
-/// The most rules of all domains.
+/// Maximum number of rules in all domains.
 const RULES_MAX: usize = 1_000_000;
 
 /// A file with rules.
@@ -48,8 +48,8 @@ pub struct Domain {
     pub counting: Counting,
     /// The policy of its counters.
     pub policy: Name,
-    /// The name used in the permissions of callers: the policy for counting `each`, so that a
-    /// change of `counting` locks no caller out.
+    /// The name that permissions of callers apply to. It is always the policy for counting `each`,
+    /// so that changing `counting` locks no caller out.
     pub permission: Name,
     pub(super) root: RuleNode,
 }
@@ -77,7 +77,10 @@ impl EnvoyRules {
         let counting = root.counting.unwrap_or_default();
         if let Some(domain) = self.domains.get(key) {
             if !settings.merge_domains {
-                return Err(format!("domain \"{}\": another file has it, too", root.domain));
+                return Err(format!(
+                    "domain \"{}\": another file has the same domain",
+                    root.domain
+                ));
             }
             if domain.counting != counting {
                 let expected = "all files of a domain must have the same";
@@ -108,7 +111,7 @@ impl EnvoyRules {
         (self.domains.len(), self.lines().len())
     }
 
-    /// All rules as text, a line each, in the form of envoyproxy/ratelimit.
+    /// Returns all rules as text, one per line, in the format of envoyproxy/ratelimit.
     pub fn dump(&self) -> String {
         self.lines().concat()
     }
@@ -167,7 +170,7 @@ struct RuleLoader<'l> {
     counting: Counting,
     /// The length of the domain's name.
     domain: usize,
-    /// How many more rules fit.
+    /// How many more rules are allowed.
     left: &'l mut usize,
 }
 

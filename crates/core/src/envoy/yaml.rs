@@ -1,9 +1,9 @@
 //! The YAML of envoyproxy/ratelimit.
 //!
 //! As in envoyproxy/ratelimit, a known key at a level where it has no effect is ignored, and an
-//! unknown one is an error. A file is therefore read twice: as any YAML, whose keys are checked,
-//! and by its types. Also as there, only the first document of a file counts, a number with a
-//! leading 0 is octal, and a quoted scalar is neither a number nor a boolean.
+//! unknown one is an error. A file is therefore parsed twice: as arbitrary YAML, to check its keys,
+//! and into its types. Also as in envoyproxy/ratelimit, only the first document of a file counts, a
+//! number with a leading 0 is octal, and a quoted scalar is neither a number nor a boolean.
 
 use std::fmt;
 
@@ -105,7 +105,7 @@ pub(super) struct ReplacedEntry {
     pub(super) name: String,
 }
 
-/// Reads a text; a number or another scalar is its own text, and null is empty.
+/// Reads a string; a number or another scalar is taken as its own text, and null is empty.
 fn text<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {
     Option::<String>::deserialize(d).map(Option::unwrap_or_default)
 }
@@ -163,7 +163,7 @@ fn flag<'de, D: Deserializer<'de>>(d: D) -> Result<bool, D::Error> {
     }
 }
 
-/// Any YAML. A scalar with quotes is a text.
+/// Arbitrary YAML. A quoted scalar is a string.
 enum Any {
     Null,
     Flag(bool),
@@ -282,7 +282,7 @@ pub(super) fn parse(text: &str) -> Result<RootEntry, String> {
     Ok(document(text)?.unwrap_or_default())
 }
 
-/// Fails at an unknown key. `metadata` may have any keys.
+/// Fails if there is an unknown key. `metadata` may have any keys.
 fn check(keys: &[(Spanned<String>, Any)]) -> Result<(), String> {
     for (Spanned { value: key, referenced, .. }, value) in keys {
         let line = referenced.line();

@@ -30,7 +30,7 @@ const RETRY_MIN: Millis = Millis(50);
 /// 4. Otherwise the owner gets a new lease.
 ///
 /// With a ticket, a refused call that still has time to wait enters the queue or keeps its place
-/// there. A call that is granted, or whose time is over, leaves the queue.
+/// there. A call that is granted, or whose wait has ended, leaves the queue.
 ///
 /// # Invariant
 /// The token of a new lease is the time in µs, or one above the last token if that is greater.

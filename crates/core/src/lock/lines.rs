@@ -10,7 +10,7 @@ use crate::{
 
 /// The last holder of a lock. `expire` is the time of the release if the lock was released.
 ///
-/// The fields of [`Tenure`], with the fields of its lease beside them.
+/// The fields of [`Tenure`], with those of its lease on the same level.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LockLine {
@@ -21,7 +21,7 @@ pub struct LockLine {
     /// The fields `token`, `grant` and `expire`; times in µs.
     #[serde(flatten)]
     lease: Lease,
-    /// Length of the lease in ms, for renewals that give none.
+    /// Length of the lease in ms, for renewals that do not specify one.
     lease_ms: Millis,
     /// Whether the owner released the lock.
     #[serde(default)]
@@ -47,7 +47,8 @@ impl EntryLine for LockLine {
         checked.at_most("lease_ms", self.lease_ms.0, LEASE_MAX.0);
     }
 
-    /// Never before its token lies in the past, so that later tokens are higher.
+    /// Returns when the entry can be forgotten: not before its token lies in the past, so that
+    /// later tokens are higher.
     fn forget(&self) -> Option<u64> {
         Some(self.lease.expire.after(RETENTION).0.max(self.lease.token + 1))
     }

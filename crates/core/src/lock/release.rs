@@ -17,7 +17,7 @@ statuses! { RELEASE_RELEASED = 0, RELEASE_NOT_HELD = 1 }
 ///
 /// Only the holder with the right token can release a lock: any other call answers `NotHeld` and
 /// changes nothing. Without a token, a late release of an earlier lease also ends a newer lease of
-/// the same owner. An owner that can hold the lock more than once should give the token.
+/// the same owner. An owner that can hold the lock more than once should pass the token.
 ///
 /// A repeat within 5 minutes answers `Released`, unless the lock was acquired in between. The
 /// release sets the expiry of the lease to now and wakes the first waiter. It grants nothing
@@ -48,7 +48,8 @@ impl Decision for ReleaseLock {
 
     const SCRIPT: &'static Script = &script::lock::RELEASE;
     const PROPERTIES: Properties<ReleaseLock> = Properties {
-        // `NotHeld` is ambiguous: another owner may have acquired the lock between the two tries.
+        // `NotHeld` is ambiguous: another owner may have acquired the lock between the two
+        // attempts.
         settles: |_, outcome| *outcome == Release::Released,
         outcomes: Outcomes::new(&["released", "not_held"], |outcome| match outcome {
             Release::Released => 0,
@@ -84,7 +85,7 @@ impl Decision for ReleaseLock {
             waiting::hand_on(&mut lock.queue, 0, 1, now);
             return Release::Released;
         }
-        // A repeat: the last tenure is the one that the first try released.
+        // A repeat: the last tenure is the one that the first attempt released.
         let released = lock.last.as_ref().filter(|last| {
             last.is_released
                 && now < last.lease.expire.after(RETENTION)

@@ -15,7 +15,8 @@ statuses! { RENEW_RENEWED = 0, RENEW_NOT_HELD = 1 }
 /// Requests more time for a lock.
 ///
 /// The new expiry is `lease_duration` from now, so a renewal can also shorten the lease. The lease
-/// keeps its token and its time of grant. A given length becomes the default of later renewals.
+/// keeps its token and its time of grant. A length that is specified becomes the default of later
+/// renewals.
 ///
 /// An expired lease cannot be renewed, even if the lock is still free: another owner may have held
 /// it in between. The owner must acquire it again, and gets a new token. A repeat extends the lease

@@ -33,7 +33,7 @@ pub(super) struct Tenure {
     pub(super) owner: Box<[u8]>,
     /// The lease. Its expiry is the time of the release, if it was released.
     pub(super) lease: Lease,
-    /// The length of the lease, used for renewals that give none.
+    /// The length of the lease, for renewals that do not specify one.
     pub(super) length: Millis,
     /// Whether the owner released the lock.
     pub(super) is_released: bool,

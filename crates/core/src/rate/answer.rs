@@ -13,7 +13,7 @@ use crate::{
 
 statuses! { CHECK_ALLOW = 0, CHECK_WARN = 1, CHECK_THROTTLE = 2, CHECK_BAN = 3 }
 
-/// The verdict about a call, and the usage of the limits.
+/// The verdict on a call, and the usage of the limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// The verdict.
@@ -31,7 +31,7 @@ pub struct Answer {
     pub limits: Vec<LimitUse>,
 }
 
-/// The verdict about a call.
+/// The verdict on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {

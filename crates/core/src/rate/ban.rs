@@ -96,7 +96,7 @@ impl AffectsDenials for BanKey {
 /// Lifts the ban of a key, and removes its strikes and usage, so that its next call passes.
 ///
 /// Otherwise the old usage could ban the key again immediately, and the strikes would make that ban
-/// longer. The key stays in the ban index until the end of the lifted ban; ListBans leaves it out.
+/// longer. The key stays in the ban index until the lifted ban would have ended; ListBans omits it.
 ///
 /// The outcome is whether a ban was in force. A repeat answers false.
 #[derive(Debug, Clone)]

@@ -168,7 +168,7 @@ impl Decision for CheckRate {
         ban: Some(CheckRate::entry),
         ..Properties::DEFAULT
     }
-    .deniable()
+    .caches_refusals()
     .affects_denials();
 
     fn partition(&self) -> &[u8] {

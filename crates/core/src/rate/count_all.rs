@@ -1,8 +1,9 @@
 //! `CountAll`: counts the hits of several keys in one step: all of them, or none if the request is
 //! refused.
 //!
-//! The keys have one tag: their policy begins with [`TOGETHER`](super::TOGETHER). Each key is
-//! counted as by [`CountHits`]; what a refused request has counted is undone within the step.
+//! The keys have the same tag, because their policy begins with [`TOGETHER`](super::TOGETHER). Each
+//! key is counted as by [`CountHits`]; if the request is refused, the step undoes what it has
+//! counted.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -13,7 +14,7 @@ use super::{
 };
 use crate::{
     AsOf, Call, Cost, Decision, Properties, Reply,
-    denial::Deniable,
+    denial::RefusalCaching,
     error::Error,
     fallback::{FallbackRule, OnStoreFailure},
     script::{self, Script},
@@ -80,8 +81,8 @@ pub struct CountedHits {
 }
 
 impl CountAll {
-    /// Creates a decision about 1 to [`COUNT_ALL_MAX`] counters. Their keys have one tag. A key may
-    /// occur twice: later counters see the hits of earlier ones.
+    /// Creates a decision on 1 to [`COUNT_ALL_MAX`] counters, whose keys have the same tag. A key
+    /// may occur twice: later counters see the hits of earlier ones.
     pub fn new(counts: impl IntoIterator<Item = (CountHits, Enforcement)>) -> CountAll {
         let mut all = CountAll { counts: Vec::new(), partitions: 0 };
         for (count, enforcement) in counts {
@@ -164,11 +165,11 @@ impl Decision for CountAll {
         fallback: Some(FallbackRule::new(
             CountAll::on_store_failure,
             CountAll::refused,
-            CountAll::shared,
+            CountAll::for_one_of,
         )),
         ..Properties::DEFAULT
     }
-    .deniable();
+    .caches_refusals();
 
     fn partition(&self) -> &[u8] {
         self.counts.first().map_or(&[], |first| first.count.partition())
@@ -240,7 +241,7 @@ impl Decision for CountAll {
     }
 }
 
-impl Deniable for CountAll {
+impl RefusalCaching for CountAll {
     /// The results, one of which refuses the request until its window ends.
     type Denial = Vec<CountedHits>;
 
@@ -302,8 +303,8 @@ impl CountAll {
         Some(AsOf { value: CountAllOutcome::Refused, now: Timestamp(0) })
     }
 
-    fn shared(&self, replicas: u32) -> CountAll {
-        let shared = |it: &CountAllItem| (it.count.shared(replicas), it.enforcement);
+    fn for_one_of(&self, replicas: u32) -> CountAll {
+        let shared = |it: &CountAllItem| (it.count.for_one_of(replicas), it.enforcement);
         CountAll::new(self.counts.iter().map(shared))
     }
 }

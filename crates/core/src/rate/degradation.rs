@@ -1,13 +1,13 @@
 //! The fallback for rates: answers while the store is unreachable.
 //!
-//! A share starts without usage, so a key that the store has throttled can call again. Nor are bans
-//! of the store known here. Both are the price of answering without the store.
+//! A share starts without usage, so a key that the store has throttled can call again, and bans in
+//! the store are unknown here. That is the price of answering without the store.
 
 use std::sync::Arc;
 
 use super::{Answer, CheckOutcome, CheckRate, Rule, Verdict, rule::NO_CEILING};
 use crate::{
-    fallback::{FallbackRule, OnStoreFailure, share},
+    fallback::{FallbackRule, OnStoreFailure, divide},
     time::Millis,
 };
 
@@ -15,17 +15,18 @@ use crate::{
 pub(super) const RETRY: Millis = Millis(1000);
 
 impl Rule {
-    /// The rule for one of `replicas` shares: limits and tier thresholds are divided.
-    fn shared(&self, replicas: u32) -> Rule {
+    /// Returns the rule for one of `replicas` servers, with limits and tier thresholds divided
+    /// among them.
+    fn for_one_of(&self, replicas: u32) -> Rule {
         let mut rule = self.clone();
         for limit in &mut rule.limits {
             for number in [&mut limit.max, &mut limit.burst, &mut limit.ceiling] {
                 if *number != NO_CEILING {
-                    *number = share(*number, replicas);
+                    *number = divide(*number, replicas);
                 }
             }
         }
-        rule.tiers.iter_mut().for_each(|tier| tier.above = share(tier.above, replicas));
+        rule.tiers.iter_mut().for_each(|tier| tier.above = divide(tier.above, replicas));
         rule.pack();
         rule
     }
@@ -33,7 +34,7 @@ impl Rule {
 
 impl CheckRate {
     pub(super) const FALLBACK: FallbackRule<CheckRate> =
-        FallbackRule::new(CheckRate::on_store_failure, CheckRate::refused, CheckRate::shared);
+        FallbackRule::new(CheckRate::on_store_failure, CheckRate::refused, CheckRate::for_one_of);
 
     /// As configured for the policy. Checks whose rule comes with the call fail.
     pub(super) fn on_store_failure(&self) -> OnStoreFailure {
@@ -49,10 +50,10 @@ impl CheckRate {
 
     /// The share divides the limits of the rule, not the cost of a call. A call whose cost is above
     /// the share is refused.
-    pub(super) fn shared(&self, replicas: u32) -> CheckRate {
+    pub(super) fn for_one_of(&self, replicas: u32) -> CheckRate {
         let rule = match replicas {
             1 => self.rule.clone(),
-            _ => Arc::new(self.rule.shared(replicas)),
+            _ => Arc::new(self.rule.for_one_of(replicas)),
         };
         CheckRate { rule, ..self.clone() }
     }
@@ -82,7 +83,7 @@ mod tests {
         ];
         let tiers = vec![tier(10, TierAction::Warn), tier(20, TierAction::Ban)];
         let rule = RuleSpec { limits, tiers, ..RuleSpec::default() }.build().expect("a rule");
-        let shared = rule.shared(7);
+        let shared = rule.for_one_of(7);
         let numbers = |rule: &Rule| -> Vec<[u32; 3]> {
             rule.limits.iter().map(|limit| [limit.max, limit.burst, limit.ceiling]).collect()
         };
@@ -90,7 +91,7 @@ mod tests {
         assert_eq!(numbers(&shared), [[2, 2, 2], [0, 0, 0], [1, 4, 4]]);
         assert_eq!(shared.tiers.iter().map(|tier| tier.above).collect::<Vec<_>>(), [1, 2]);
         assert_ne!(shared.packed, rule.packed);
-        assert_eq!(rule.shared(1), rule);
+        assert_eq!(rule.for_one_of(1), rule);
         // A rule that only warns refuses no call; neither does its share.
         let warns = RuleSpec {
             limits: vec![limit("", Some(10), Algorithm::FixedWindow)],
@@ -98,6 +99,6 @@ mod tests {
             ..RuleSpec::default()
         };
         let warns = warns.build().expect("a rule");
-        assert_eq!(warns.shared(3).limits[0].ceiling, NO_CEILING);
+        assert_eq!(warns.for_one_of(3).limits[0].ceiling, NO_CEILING);
     }
 }

@@ -102,7 +102,7 @@ impl Exported for Meter {
         }
     }
 
-    /// Leaves out counters that no longer have an effect. Sorts them by name, like those of a
+    /// Removes counters that no longer have an effect. Sorts the others by name, like those of a
     /// reply, because the engines store them in different orders.
     fn page(&self, export: &Export<Meter>, now: Timestamp) -> Page {
         let Source { letter, name } = &export.source;

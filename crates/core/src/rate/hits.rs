@@ -13,9 +13,9 @@ use super::{
 };
 use crate::{
     AsOf, Call, Decision, Properties, Reply,
-    denial::Deniable,
+    denial::RefusalCaching,
     error::Error,
-    fallback::{FallbackRule, OnStoreFailure, share},
+    fallback::{FallbackRule, OnStoreFailure, divide},
     script::{self, Script},
     time::{Millis, Timestamp},
 };
@@ -30,8 +30,8 @@ pub struct CountHits {
     /// Whether a check without hits is over the limit as soon as the limit is reached. Hits are then
     /// reports of use: the denial cache never answers them, so each is counted.
     pub reports: bool,
-    /// Whether this decides within a share of the fallback, whose outcome is read by a decision
-    /// with a larger `max`.
+    /// Whether this decides within a share of the fallback, in which case a decision with a larger
+    /// `max` reads its outcome.
     pub is_share: bool,
 }
 
@@ -147,12 +147,12 @@ impl Decision for CountHits {
         fallback: Some(FallbackRule::new(
             CountHits::on_store_failure,
             CountHits::refused,
-            CountHits::shared,
+            CountHits::for_one_of,
         )),
         ban: Some(|count, outcome| count.check.entry(outcome)),
         ..Properties::DEFAULT
     }
-    .deniable();
+    .caches_refusals();
 
     fn partition(&self) -> &[u8] {
         self.check.partition()
@@ -184,7 +184,7 @@ impl Decision for CountHits {
     }
 }
 
-impl Deniable for CountHits {
+impl RefusalCaching for CountHits {
     /// The count above the limit, and when its window ends.
     type Denial = LimitUse;
 
@@ -239,10 +239,10 @@ impl CountHits {
         Some(AsOf { value: self.check.refused()?, now: Timestamp(0) })
     }
 
-    pub(super) fn shared(&self, replicas: u32) -> CountHits {
+    pub(super) fn for_one_of(&self, replicas: u32) -> CountHits {
         CountHits {
-            check: self.check.shared(replicas),
-            max: share(self.max, replicas),
+            check: self.check.for_one_of(replicas),
+            max: divide(self.max, replicas),
             reports: self.reports,
             is_share: true,
         }

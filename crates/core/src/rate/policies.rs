@@ -74,7 +74,7 @@ impl Policies {
         self.by_name.get(policy.local())?.iter().find(|entry| entry.namespace.matches(prefix))
     }
 
-    /// Whether the policy exists, or a domain of this name.
+    /// Whether a policy or a domain with this name exists.
     pub fn contains(&self, policy: &Name) -> bool {
         let is_domain = || self.domains.contains(&policy.within(&Namespace::DEFAULT));
         self.entry(policy).is_some() || is_domain()

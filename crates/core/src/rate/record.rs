@@ -1,7 +1,7 @@
 //! Persistence of rates: usage and bans, replay cache, events, ban index.
 //!
-//! The head of a key is all its usage and its ban, since most calls change it: at most
-//! [`NAMES_MAX`](super::NAMES_MAX) counters. Answers, events and entries of the index are parts.
+//! The head of a key contains all its usage, at most [`NAMES_MAX`](super::NAMES_MAX) counters, and
+//! its ban, since most calls change it. Answers, events and entries of the index are parts.
 
 use super::{BanIndex, Log, Meter};
 use crate::{

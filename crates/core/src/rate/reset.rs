@@ -13,7 +13,7 @@ use crate::{
 statuses! { RESET_NO_USAGE = 0, RESET_DROPPED = 1 }
 
 /// Removes the usage of a key under all limit names, even if it is unreadable. Bans, and answers
-/// stored for repeats, stay. A reset is no event.
+/// stored for repeats, stay. A reset is not an event.
 ///
 /// The outcome is whether there was any usage. A repeat answers false and changes nothing.
 #[derive(Debug, Clone)]

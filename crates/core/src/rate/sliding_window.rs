@@ -97,8 +97,9 @@ impl SlidingWindow {
         (number + 1) * self.width + limit.window.micros()
     }
 
-    /// Adds to the newest sub-bucket, or appends one. Calls beyond 32 bits go into a second entry of
-    /// the sub-bucket; with two full entries the count exceeds every limit, so more is not counted.
+    /// Adds to the newest sub-bucket, or appends one. Calls beyond 32 bits go into a second entry
+    /// of the sub-bucket; with two full entries the count exceeds every limit, so further calls are
+    /// not counted.
     fn add(&mut self, number: u64, mut cost: u32) {
         if let Some((last, count)) = self.buckets.last_mut()
             && *last == number

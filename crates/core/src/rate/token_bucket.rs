@@ -25,10 +25,12 @@ pub(super) struct TokenBucket {
     pub(super) tat: u64,
     /// The fraction: this many times 1/max µs.
     pub(super) part: u32,
+    /// The number of calls that `window` gives back.
     pub(super) max: u32,
     /// Not exported; it comes from the current limit.
     #[serde(default, with = "unexported")]
     pub(super) burst: u32,
+    /// In µs.
     pub(super) window: u64,
     /// When the bucket was stored. If this is later than now, the clock was set back by at least
     /// the difference.

@@ -3,7 +3,7 @@
 //!
 //! `deploy/archive.md` specifies the format. A line contains the names of a stored entry, and the
 //! fields of its record: the same serde type as in a data directory. Where a line differs from the
-//! record, the line says why. An importing engine rebuilds everything that it derives from entries,
+//! record, its type says why. An importing engine rebuilds everything that it derives from entries,
 //! such as indexes. [`Export`] and [`Import`] move entries from and to Redis.
 
 mod entries;

@@ -1,14 +1,13 @@
-//! Values that the embedded engine reserves on its disk, ahead of those that it gives out.
+//! Values that the embedded engine reserves on its disk, ahead of those that it issues.
 //!
-//! Under `interval` and `none` an answer can be lost after it was given. Its values must not be
-//! given out again, so an answer waits until a reservation that covers them is synced. The first
+//! Under `interval` and `none` a change can be lost after it was answered. Its values must not be
+//! issued again, so an answer waits until a reservation that covers them is synced. The first
 //! answer of a sequence waits for a sync; later ones do not, since the next values are reserved
 //! when half of the last reservation is used. After a loss the sequence continues above the
 //! reservation, with a gap.
 //!
-//! Values of a calendar need no reservation if their period is over when the reserved time of the
-//! Values of a calendar need no reservation if their period is over when the reserved time of the
-//! clock ends ([`KeptClock`](crate::time::KeptClock)), because the next process begins with a later
+//! Values of a calendar need no reservation if their period ends before the reserved time of the
+//! clock ([`KeptClock`](crate::time::KeptClock)), because the next process begins with a later
 //! period. Milliseconds and seconds therefore need none.
 
 use super::VALUE_MAX;
@@ -23,7 +22,7 @@ pub const RESERVED: u8 = b'u';
 /// The smallest and the largest number of values that are reserved together.
 const FEWEST: u64 = 64;
 const MOST: u64 = 1 << 20;
-/// A reservation should last longer than this. Syncing it usually takes half as long.
+/// A reservation should last longer than this, which is usually twice as long as syncing takes.
 const LASTS: Millis = Millis::from_secs(2);
 
 /// The reserved values of a sequence.
@@ -106,7 +105,7 @@ impl Ahead {
 mod tests {
     use super::*;
 
-    /// Gives out values, one at each of these times. Returns how many answers would wait for a sync
+    /// Issues values, one at each of these times. Returns how many answers would wait for a sync
     /// that takes `sync`, and the last reserved value.
     fn given(times: impl Iterator<Item = u64>, sync: u64) -> (u64, u64) {
         let (mut ahead, mut waits) = (Ahead::default(), 0);

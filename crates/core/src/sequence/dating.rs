@@ -85,8 +85,8 @@ impl Dating {
         calendar::shift(self.utc_offset)
     }
 
-    /// The same calendar with a reach of at least one second, for reservations. With a shorter
-    /// reach the clock would overtake them before replicas acknowledge them.
+    /// Returns the same calendar with a reach of at least one second, for reservations. With a
+    /// shorter reach the clock would overtake a reservation before replicas acknowledge it.
     pub(super) fn reserving(&self) -> Dating {
         Dating { ahead_max: self.ahead_max.max(Millis::from_secs(1)), ..self.clone() }
     }

@@ -12,7 +12,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// The state of a sequence. No value above `last` was given out.
+/// The state of a sequence. No value above `last` was issued.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SequenceLine {
@@ -22,11 +22,11 @@ pub struct SequenceLine {
     calendar: Option<Text>,
     /// The last value, in its stored form: with a calendar it counts the numbers of all periods.
     last: u64,
-    /// When `last` was given out; 0 if unknown.
+    /// When `last` was issued; 0 if unknown.
     time: Timestamp,
 }
 
-/// A replay-cache entry: the values that a request got.
+/// A replay-cache entry: the values that a request was given.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RangeLine {

@@ -34,7 +34,7 @@ pub struct NextSequence {
     /// `count` times `step` is at most [`VALUE_MAX`].
     pub step: u64,
     /// The lower bound of the values; `None` for none. A floor moves the sequence: values below it
-    /// are skipped, and never given out later.
+    /// are skipped and never issued later.
     pub floor: Option<u64>,
     /// The request id, which makes repeats safe for 5 minutes.
     pub request: Option<Name>,
@@ -85,8 +85,8 @@ impl Decision for NextSequence {
 
     const SCRIPT: &'static Script = &script::sequence::NEXT;
     const PROPERTIES: Properties<NextSequence> = Properties::<Self> {
-        // After a refusal, the first try may still have allocated values. With a request id it has
-        // not, or the repeat would have returned them.
+        // After a refusal, the first attempt may still have allocated values. With a request id it
+        // has not, or the repeat would have returned them.
         settles: |next, outcome| {
             next.request.is_some() || matches!(outcome, Allocation::Given { .. })
         },
@@ -152,7 +152,7 @@ impl Issues for NextSequence {
         let mut last = counter.last.map(|(last, _)| last);
         let confirmed = self.reserve.map(|_| counter.confirmed(self.confirmed.as_ref()));
         if let Some(marks) = counter.marks.filter(|_| self.reserve.is_none()) {
-            // Another server that reserves may already give out values up to this mark.
+            // Another server that reserves may already be issuing values up to this mark.
             last = last.max(Some(marks.reserved));
         }
         let allocation = self.allot(last, confirmed, now.max(floor));

@@ -4,7 +4,7 @@
 //! A pattern is literal text with fields in braces: `{n}` or `{n:0W}` is the number, padded to W
 //! digits, once. All other braces contain calendar fields. A serial must never repeat, so a pattern
 //! with a calendar unit has every coarser unit up to the year. Its number has a fixed width, which
-//! bounds the numbers of a period. Without a calendar the padding is no bound.
+//! bounds the numbers of a period. Without a calendar, padding does not bound them.
 
 use super::{
     calendar::Unit,
@@ -117,7 +117,9 @@ impl PatternParts {
         let width = match digits.and_then(|digits| digits.parse().ok()) {
             Some(width @ 1..) => width,
             _ if text.is_empty() => 0,
-            _ => return Err(format!("expected {{n}} or such as {{n:06}}, got {{n{text}}}")),
+            _ => {
+                return Err(format!("expected {{n}} or a width such as {{n:06}}, got {{n{text}}}"));
+            }
         };
         if self.width.replace(width).is_some() {
             return Err("expected {n} only once".to_owned());
@@ -155,7 +157,7 @@ impl PatternParts {
         match missing {
             None => Ok(Some(*finest)),
             Some(missing) => Err(format!(
-                "expected the {} beside the {}: without it serials would repeat",
+                "expected the {} in addition to the {}, because serials would repeat without it",
                 missing.name(),
                 finest.name()
             )),

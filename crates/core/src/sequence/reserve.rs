@@ -80,8 +80,8 @@ impl Revocable for ReserveSequence {
         self.acknowledgement
     }
 
-    /// A failover can lose a mark that was not acknowledged. That does no harm: no value above the
-    /// last acknowledged mark was given out.
+    /// A failover can lose a mark that was not acknowledged. That does no harm, because no value
+    /// above the last acknowledged mark was issued.
     fn undo_rule(&self, _: &str) -> UndoRule {
         UndoRule::from_outcome::<ReserveSequence>(|_| Undo::Void)
     }

@@ -93,7 +93,7 @@ impl Decision for SetSequenceFloor {
     fn decide(&self, counter: &mut Counter, now: Timestamp) -> Floor {
         let mut last = counter.last.map(|(last, _)| last);
         if let Some(marks) = counter.marks.filter(|_| self.reserve.is_none()) {
-            // Another server that reserves may already give out values up to this mark.
+            // Another server that reserves may already be issuing values up to this mark.
             last = last.max(Some(marks.reserved));
         }
         let furthest = self.sequence.dating().map(|dating| dating.furthest(now));

@@ -215,7 +215,7 @@ impl Decision for ReserveStock {
         } else if over {
             return decided(ReserveOutcome::BuyerLimit { has });
         } else if short {
-            // With fewer on hand than requested, no expiry of a hold helps.
+            // If fewer are on hand than requested, no expiring hold can help.
             let next = sku.next_end().filter(|_| stock.on_hand >= quantity);
             let retry_after = next.and_then(|end| retry_after(end.0 - now.0));
             return decided(ReserveOutcome::Short { retry_after });

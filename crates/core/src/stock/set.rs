@@ -19,7 +19,7 @@ use crate::{
 /// it must not exceed the largest quantity (`OutOfRange`). A refusal changes nothing. The sold
 /// quantity stays as it is.
 ///
-/// Not repeatable: before a second try, the caller should read the stock. For deliveries use
+/// Not repeatable: before a second attempt, the caller should read the stock. For deliveries use
 /// AddStock with a request id.
 #[derive(Debug, Clone)]
 pub struct SetStock {

@@ -34,8 +34,8 @@ impl ExpiringValue for Stock {}
 
 pub use lines::{BuyerLine, HoldLine, OrderLine, RestockLine, StockLine};
 
-/// What a buyer counts in bytes: a fixed number, because the length of its name is unknown when the
-/// buyer is removed.
+/// The bytes that a buyer counts: a fixed number, because the length of its name is unknown when
+/// the buyer is removed.
 pub(super) const BUYER_BYTES: u64 = ENTRY_BYTES + NAME_BYTES_MAX as u64;
 
 /// The stock of a sku, its holds, and the records of its orders.
@@ -229,7 +229,7 @@ impl State for Sku {
         Footprint { bytes, ..Footprint::default() }
     }
 
-    /// Reclaims expired holds in the background, without a call about the sku.
+    /// Reclaims expired holds in the background, without a call for the sku.
     fn sweep(&mut self, now: Timestamp, budget: usize, _: &mut Bin) -> usize {
         let held = self.holds.len();
         self.reclaim_some(now, budget);

@@ -1,4 +1,5 @@
-//! The clock of a server with a data directory: never runs backwards, not even over restarts.
+//! The clock of a server with a data directory, which never runs backwards, not even across
+//! restarts.
 //!
 //! After a start the time is the system clock, or the instant after the last synced mark if that is
 //! later. From there it follows the monotonic clock. A synced lease or window therefore ends at its
@@ -8,8 +9,8 @@
 //! - While a server runs, steps of the system clock have no effect.
 //! - If the system clock was set back before a start, time continues from the mark. Leases keep
 //!   their length.
-//! - If the system clock was set forward before a start, it is believed: it cannot be distinguished
-//!   from elapsed time.
+//! - If the system clock was set forward before a start, it is trusted, because that cannot be
+//!   distinguished from elapsed time.
 //!
 //! # Uniqueness
 //! The uniqueness of fencing tokens and dated serials does not depend on the time. After a start

@@ -21,7 +21,7 @@ const WAKE_UPS_MAX: u32 = 100;
 const TURNS_MAX: usize = 100;
 /// A slot that expires this soon may expire before the next heartbeat.
 const SOON: Millis = Millis(400);
-/// Added to the time of a ticket: the last try of its call can take this much longer.
+/// Added to the time of a ticket: the last attempt of its call can take this much longer.
 const SLACK: Millis = Millis::from_secs(1);
 
 type Waiter = Arc<[u8]>;

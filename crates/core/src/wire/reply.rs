@@ -117,7 +117,7 @@ macro_rules! statuses {
     ($($name:ident = $number:literal),+ $(,)?) => { $(const $name: u64 = $number;)+ };
 }
 
-/// A reply that no script gives.
+/// Returns the error for a reply that no script gives.
 pub fn unknown_status<T>(status: u64) -> Result<T, Error> {
     Err(Error::Corrupt(format!("a script replied with unknown status {status}")))
 }

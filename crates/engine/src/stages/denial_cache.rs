@@ -18,9 +18,9 @@
 //! - A lost connection invalidates all entries: the store may have failed over.
 //! - A caller that holds a lease through this server always reaches the store ([`Holders`]). So does
 //!   one that held a lease when its pool refused the cached call, through any server
-//!   ([`Deniable::deny`](tollgate_core::denial::Deniable::deny)). Any other caller reaches the store a
-//!   second after its first cached refusal (`first_refusals`), and a cached refusal of a pool asks it to
-//!   call again within that second.
+//!   ([`RefusalCaching::deny`](tollgate_core::denial::RefusalCaching::deny)). Any other caller reaches
+//!   the store a second after its first cached refusal (`first_refusals`), and a cached refusal of a
+//!   pool tells it to ask again within that second.
 
 mod first_refusals;
 

@@ -1,4 +1,5 @@
-//! What the devices know of queued tasks: their attempts, and the results that the server accepted.
+//! What the devices know about queued tasks: their attempts, and the results that the server has
+//! accepted.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,7 @@ use tollgate_client::{CompleteVerdict, Grant, Outcome};
 
 use crate::options::FleetOptions;
 
-/// Maximum number of faults that are described; the others are only counted.
+/// Maximum number of faults that are described; further ones are only counted.
 const DESCRIBED_MAX: usize = 5;
 
 /// All tasks by number. Task `n` belongs to device `n % devices`. The tasks of a device are queued
@@ -35,11 +36,11 @@ struct TaskAttempts {
     token: u64,
     /// Number of attempts.
     attempt: u32,
-    /// Whether some answer with the last attempt was not marked as a repeat.
+    /// Whether the last attempt was in an answer that was not marked as a repeat.
     is_fresh: bool,
-    /// Whether an answer says that the task is completed.
+    /// Whether an answer has reported the task as completed.
     is_done: bool,
-    /// Whether an answer accepted the successful result.
+    /// Whether an answer has accepted the successful result.
     is_taken: bool,
 }
 
@@ -52,7 +53,7 @@ pub(super) struct Totals {
     pub(super) done_late: u64,
     /// Attempts.
     pub(super) dispatched: u64,
-    /// Attempts whose answer was lost; they are known from later answers.
+    /// Attempts whose answer was lost, inferred from later answers.
     pub(super) missed: u64,
     /// Accepted results that report a failure.
     pub(super) failed: u64,
@@ -78,7 +79,8 @@ impl Attempts {
         }
     }
 
-    /// Returns the payload of a task: its number, repeated. Unique from three bytes on.
+    /// Returns the payload of a task: its number, repeated. Payloads of three bytes or more are
+    /// unique.
     pub(super) fn payload(&self, number: usize) -> Bytes {
         let digits = (number as u64).to_le_bytes();
         digits.into_iter().cycle().take(self.payload).collect()
@@ -90,8 +92,8 @@ impl Attempts {
         (number < self.state.lock().tasks.len()).then_some(number)
     }
 
-    /// Records the task that a device got; does nothing for tasks of others. `may_lack` says that a
-    /// request had no answer: it may have got other tasks.
+    /// Records the task that a device was given; does nothing for tasks of others. `may_lack` means
+    /// that a request had no answer, so the device may have been given other tasks.
     pub(super) fn dispatched(&self, permit: &Grant, may_lack: bool) {
         let Some(task) = &permit.task else { return };
         let Some(number) = self.number(&task.task_id) else { return };
@@ -116,7 +118,7 @@ impl Attempts {
             }
             entry.is_fresh |= !permit.replayed;
         } else if token < entry.token {
-            // Of two concurrent answers, the older one.
+            // The older one of two concurrent answers.
         } else if entry.is_done || attempt <= entry.attempt {
             let done = if entry.is_done { " when it was done" } else { "" };
             let what = format!("was given attempt {attempt} after {}{done}", entry.attempt);
@@ -166,8 +168,8 @@ impl Attempts {
         }
     }
 
-    /// Records that the server lists a task as dead. If answers were lost, its last attempts may
-    /// have been among them.
+    /// Records that the server lists a task as dead. Its last attempts may have been in lost
+    /// answers.
     pub(super) fn is_dead(&self, number: usize, may_lack: bool) {
         let state = &mut *self.state.lock();
         if may_lack && !self.is_over(&state.tasks[number]) {
@@ -273,7 +275,7 @@ mod tests {
         attempts.reported("task-0", 10, Succeeded, StaleToken);
         attempts.reported("task-0", 11, Succeeded, Late);
         attempts.reported("task-0", 11, Succeeded, AlreadyCompleted);
-        // Two concurrent calls; the second is answered first.
+        // Two concurrent calls, the second of which is answered first.
         give(&attempts, 2, 1, 12, true);
         give(&attempts, 2, 1, 12, false);
         give(&attempts, 2, 2, 13, false);

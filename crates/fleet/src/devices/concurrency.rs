@@ -1,4 +1,4 @@
-//! Number of devices in flight, as the devices see it.
+//! Number of devices in flight, from their own point of view.
 
 use std::{
     collections::BTreeSet,
@@ -9,17 +9,17 @@ use parking_lot::Mutex;
 
 use tollgate_core::time::monotonic;
 
-/// Fraction 1/1000 of a lease by which the server's clock may gain on ours: twice the rate of a
-/// clock under correction.
+/// The server's clock may gain a thousandth of a lease on ours, which is twice the rate of a clock
+/// that is being corrected.
 const DRIFT: u32 = 1000;
 
-/// Counts the leases that certainly run on the server, and keeps the maximum.
+/// Counts the leases that are certainly running on the server, and keeps the maximum.
 ///
-/// The count never exceeds the server's own, otherwise it could report a false fault. A lease
-/// counts from the receipt of its grant, which follows the grant. It counts until just before its
-/// report is sent, which precedes the release, and at most until [`certain_end`], which precedes
-/// its end.
-/// The clock is read and the count taken under one lock, so a late timer cannot falsify it.
+/// The count must never exceed the server's own, or it could report a fault that does not exist. A
+/// lease counts from when its grant is received, which is after it was granted, until just before
+/// its result is sent, which is before it is released, and no longer than until [`certain_end`],
+/// which is before it expires. The clock is read under the same lock as the count, so that a late
+/// timer cannot distort it.
 #[derive(Debug, Default)]
 pub(super) struct Concurrency(Mutex<RunningLeases>);
 
@@ -29,7 +29,7 @@ struct RunningLeases {
     running: BTreeSet<CountedLease>,
     entered: u64,
     most: usize,
-    /// Time that leases held slots, summed over the leases.
+    /// How long leases have held slots, summed over all leases.
     held: Duration,
     /// The instant up to which `held` counts.
     counted: Option<Instant>,
@@ -39,8 +39,8 @@ struct RunningLeases {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct CountedLease(Instant, u64);
 
-/// Returns when to stop counting a lease. It was granted after `sent`, the instant before the
-/// granted call was sent, so it still runs at the returned instant.
+/// Returns when to stop counting a lease, at which time it is certainly still running, because it
+/// was granted after the call was sent at `sent`.
 pub(super) fn certain_end(sent: Instant, length: Duration) -> Instant {
     sent + (length - length / DRIFT)
 }
@@ -49,7 +49,7 @@ impl Concurrency {
     /// Starts counting a lease.
     pub(super) fn enter(&self, end: Instant) -> CountedLease {
         let mut state = self.0.lock();
-        // Read under the lock: an earlier reading would count ended leases.
+        // Read under the lock, because an earlier reading would count ended leases.
         state.enter(monotonic(), end)
     }
 
@@ -60,8 +60,8 @@ impl Concurrency {
         state.running.remove(&hold);
     }
 
-    /// Returns how long leases held slots until now, summed over the leases.
-    pub(super) fn held(&self) -> Duration {
+    /// Returns how long leases have held slots until now, summed over all leases.
+    pub(super) fn slot_time(&self) -> Duration {
         let mut state = self.0.lock();
         state.reclaim(monotonic());
         state.held
@@ -85,7 +85,7 @@ impl RunningLeases {
         self.reclaim(now);
         self.entered += 1;
         let hold = CountedLease(end, self.entered);
-        // The lease has ended if the answer took longer than the lease.
+        // If the answer took longer than the lease, the lease has ended.
         if end > now {
             self.running.insert(hold);
             self.most = self.most.max(self.running.len());
@@ -120,7 +120,7 @@ mod tests {
     fn a_lease_counts_until_its_end_without_a_timer() {
         let (mut state, start) = (RunningLeases::default(), monotonic());
         state.enter(start, start + SECOND);
-        // Granted at the instant at which the first one ended, so never two at once.
+        // Granted at the instant at which the first one ended, so there are never two.
         state.enter(start + SECOND, start + 2 * SECOND);
         assert_eq!((state.running.len(), state.most), (1, 1));
         // An older reading of the clock does not bring ended leases back.
@@ -133,7 +133,7 @@ mod tests {
         let (mut state, start) = (RunningLeases::default(), monotonic());
         state.enter(start, start + 2 * SECOND);
         state.enter(start + SECOND, start + 5 * SECOND);
-        // The first one ended at 2 s, whenever that is noticed.
+        // The first one ended at 2 s, no matter when that is noticed.
         state.reclaim(start + 4 * SECOND);
         assert_eq!(state.held, 5 * SECOND);
         state.reclaim(start + 3 * SECOND);

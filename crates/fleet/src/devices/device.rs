@@ -20,7 +20,7 @@ use crate::{
 };
 use tollgate_core::time::monotonic;
 
-/// Delay of a late report after the end of the lease.
+/// How long after the end of the lease a late report is sent.
 const LATE_BY: Duration = Duration::from_millis(50);
 
 /// A device of the fleet.
@@ -32,35 +32,35 @@ pub(super) struct Device {
     /// Decides the durations of its tasks.
     pub(super) plans: Random,
     pub(super) reports: Periodic,
-    /// Decides which attempts fail, and which late results are held back.
+    /// Decides which attempts fail and which late results are delayed further.
     pub(super) random: Random,
     pub(super) world: Arc<World>,
     pub(super) fleet: Arc<Devices>,
-    /// The task that it held when it crashed or its lease ended. It runs the next task without a
-    /// crash or a delay.
+    /// The task that it was running when it crashed or its lease expired. Its next task then runs
+    /// without a crash or a delay.
     pub(super) held: Option<RunningTask>,
-    /// The instant before the first request without an answer. It may have been granted; a later
-    /// one is then answered as a repeat.
+    /// The instant before the first request without an answer, which may have been granted. A later
+    /// request is then answered as a repeat.
     pub(super) lost_since: Option<Instant>,
-    /// Time of the first request for the task that it waits for.
+    /// When it first asked for the task that it is waiting for.
     pub(super) asked_since: Option<Instant>,
 }
 
-/// A task that the device holds.
+/// A task that the device is running.
 #[derive(Debug, Clone)]
 pub(super) struct RunningTask {
     task: String,
     plan: TaskPlan,
     token: u64,
     hold: CountedLease,
-    /// Instant at which the lease has certainly ended on the server.
+    /// When the lease has certainly ended on the server.
     ended_by: Instant,
-    /// Whether the lease is counted as ended without a result.
+    /// Whether the lease has been counted as expired without a result.
     is_expired: bool,
 }
 
 impl RunningTask {
-    /// Counts a lease that ended without a result, once.
+    /// Counts a lease that has expired without a result, once.
     fn expire(&mut self, fleet: &Devices) {
         if !self.is_expired {
             self.is_expired = true;
@@ -72,11 +72,11 @@ impl RunningTask {
 
 impl Device {
     /// Asks for a task at each report, but not before `retry_after`, and runs it. Ends when the
-    /// fleet stops, or when no queued task of the device is left.
+    /// fleet stops, or when the device has no queued tasks left.
     pub(super) async fn live(mut self) {
         let (mut due, mut number) = (self.reports.first, 1u64);
         while self.wait(due).await {
-            // Read before the call, because this answer cannot know of tasks that are queued later.
+            // Read before the call, because its answer does not cover tasks that are queued later.
             let all_queued = self.fleet.queue.as_ref().is_some_and(|queue| queue.is_complete());
             let task = match self.fleet.queue {
                 Some(_) => String::new(),
@@ -106,7 +106,7 @@ impl Device {
                     number += 1;
                 }
                 Some(Admission::Full { retry_after } | Admission::Paused { retry_after }) => {
-                    // If the lease still ran, the server would have returned it.
+                    // If the lease were still running, the server would have returned it.
                     self.expire_held();
                     wait = retry_after;
                 }
@@ -126,7 +126,7 @@ impl Device {
         }
     }
 
-    /// Waits until the next request. While the fleet stops, only a device that crashed asks, until
+    /// Waits until the next request. While the fleet stops, only a crashed device still asks, until
     /// its lease has ended, because its work is not new.
     async fn wait(&mut self, due: Instant) -> bool {
         if self.world.stop.pause(due).await {
@@ -142,14 +142,14 @@ impl Device {
         false
     }
 
-    /// Asks for a slot. Returns the best answer, and whether a message had none.
+    /// Asks for a slot. Returns the most favourable answer, and whether a message had no answer.
     async fn ask(&self, task: &str) -> (Option<Admission<Grant>>, bool) {
         let (fleet, calls, twice) = (&self.fleet, &self.world.calls, self.kind.twice);
         let lease = self.world.options.device.lease;
         let call = || self.pool.admit_task(&self.name, task, Some(lease));
         let mut answers = calls.repeat(twice, &calls.requests, call).await;
         let is_lost = answers.len() < if twice { 2 } else { 1 };
-        // Two calls at once may be granted in one order and answered in another.
+        // Two concurrent calls may be granted in one order and answered in another.
         answers.sort_by_key(|(admission, _)| favour(admission));
         for (admission, usage) in &answers {
             fleet.admission(admission, usage);
@@ -179,9 +179,9 @@ impl Device {
         let mut held = match before {
             Some(held) if held.token == permit.fencing_token => held,
             stale => {
-                let held = self.take(task, plan, &permit, sent);
+                let held = self.start_task(task, plan, &permit, sent);
                 match (stale, self.kind.manner) {
-                    // The result of an attempt that was followed by a newer one.
+                    // The result of an attempt that a newer one has followed.
                     (Some(stale), DeviceManner::Late) => {
                         self.report(stale, Outcome::Succeeded).await
                     }
@@ -221,7 +221,13 @@ impl Device {
         None
     }
 
-    fn take(&self, task: String, plan: TaskPlan, permit: &Grant, sent: Instant) -> RunningTask {
+    fn start_task(
+        &self,
+        task: String,
+        plan: TaskPlan,
+        permit: &Grant,
+        sent: Instant,
+    ) -> RunningTask {
         let lost_since = self.lost_since.filter(|_| permit.replayed);
         self.fleet.admitted.add();
         let end = certain_end(lost_since.unwrap_or(sent), permit.lease);
@@ -266,8 +272,8 @@ impl Device {
     }
 }
 
-/// Ranks answers: a slot before none, of two leases the newest, of two waits the longest, because a
-/// device never asks earlier than an answer allows.
+/// Ranks answers: a slot before none, the newer of two leases, and the longer of two waits, because
+/// a device never asks earlier than any answer allows.
 fn favour(admission: &Admission<Grant>) -> (u8, u64, bool, Duration) {
     use Admission::{Admitted, AlreadyCompleted, Full, NoTask, Paused};
 

@@ -12,7 +12,7 @@ struct EventState {
     prefix: String,
     /// Tokens of running admissions.
     running: HashSet<u64>,
-    /// Tokens of admissions that ended without a result.
+    /// Tokens of admissions that expired without a result.
     lapsed: HashSet<u64>,
     /// The first granted token. Admissions with older tokens are unknown.
     first: Option<u64>,
@@ -23,17 +23,17 @@ struct EventState {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct EventTotals {
     pub(super) events: u64,
-    /// Tasks of the run that were queued, dispatched and dead.
+    /// Tasks of the run that were queued, that were dispatched, and that died.
     pub(super) queued: u64,
     pub(super) dispatched: u64,
     pub(super) dead: u64,
     /// Running admissions.
     pub(super) running: usize,
-    /// Admissions above the capacity in their event.
+    /// Admissions that exceeded the capacity in their event.
     pub(super) over_cap: u64,
     /// Ends of admissions that had already ended.
     pub(super) ended_twice: u64,
-    /// The reason why events are missing. The sums prove nothing then.
+    /// Why events are missing, in which case the sums prove nothing.
     pub(super) lack: Option<String>,
 }
 
@@ -52,8 +52,8 @@ impl Events {
         loop {
             match watch.next().await {
                 Ok(Watched::Event(event)) => self.0.lock().see(&event),
-                // A lost stream continues at its last event. Without any event it has no cursor and
-                // misses events.
+                // A lost stream continues after its last event. If there was none, it has no cursor
+                // and misses events.
                 Ok(Watched::Lost(error)) if !watch.has_cursor() => {
                     return self.lack(error.to_string());
                 }
@@ -116,7 +116,7 @@ impl EventState {
             }
             return;
         }
-        // A late result after the end of an admission is valid once.
+        // A late result is valid once after an admission has expired.
         let is_late = kind == PoolEventKind::Late && self.lapsed.remove(&token);
         let is_known = self.first.is_some_and(|first| token >= first);
         self.seen.ended_twice += u64::from(is_known && !is_late);

@@ -1,10 +1,10 @@
-//! The random behaviour of devices. It depends on the seed only.
+//! The random behaviour of devices, which depends only on the seed.
 
 use std::time::Duration;
 
 use crate::{options::DeviceOptions, random::Random};
 
-/// Behaviour of a device with its tasks.
+/// How a device behaves with its tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DeviceManner {
     /// Runs its tasks and reports.
@@ -22,8 +22,8 @@ pub(super) enum DeviceManner {
 pub(super) struct TaskPlan {
     /// Duration of the task.
     pub(super) duration: Duration,
-    /// Time after which a crashing device restarts: during the task, plus up to one report
-    /// interval.
+    /// How long after its start a crashing device restarts: up to the duration of the task plus one
+    /// report interval.
     pub(super) restart_after: Duration,
 }
 

@@ -1,8 +1,8 @@
 //! Queued tasks: queues them, and checks their attempts.
 //!
-//! The devices know which attempts of each task they got and how these ended. That is compared with
-//! the server's lists at the end and with the events of the pool. An operator who cancels or evicts
-//! tasks during the run would make the result wrong.
+//! The devices know which attempts of each task they were given and how these ended. At the end
+//! this is compared with the server's lists and with the events of the pool. If an operator cancels
+//! or evicts tasks during the run, the result is wrong.
 
 use std::{
     collections::BTreeSet,
@@ -27,7 +27,8 @@ use tollgate_telemetry::text::grouped;
 const BATCH_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// Maximum size of a task without its payload, bytes.
 const TASK_BYTES: usize = 128;
-/// Maximum number of queued tasks whose events are not seen yet: fewer than a pool stores.
+/// Maximum number of queued tasks whose events have not been seen yet, which is fewer than a pool
+/// stores.
 const BEHIND_MAX: u64 = 4000;
 /// Pause before the events are checked again.
 const BEHIND: Duration = Duration::from_millis(10);
@@ -35,7 +36,7 @@ const BEHIND: Duration = Duration::from_millis(10);
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
 /// Pause before the last events are read again.
 const EVENTS_AGAIN: Duration = Duration::from_millis(50);
-/// Time to wait for the last events.
+/// How long to wait for the last events.
 const EVENTS_LATE: Duration = Duration::from_secs(10);
 
 /// The queued tasks of a run.
@@ -84,21 +85,21 @@ impl TaskQueue {
         self.is_complete.load(Ordering::Relaxed)
     }
 
-    /// Queues all tasks in batches, one call after the other, so that the tasks of each device are
-    /// queued in order. Ends early when the fleet stops or the pool refuses a task.
+    /// Queues all tasks in batches, one call after another, so that the tasks of each device are
+    /// queued in order. Ends early if the fleet stops or the pool refuses a task.
     pub(super) async fn produce(&self, world: &World, pool: &Pool) {
         let size = world.options.queue.payload as usize + TASK_BYTES;
         let batch = (BATCH_BYTES_MAX / size).clamp(1, ENQUEUE_MAX);
         let mut first = 0;
         while first < self.tasks && !world.stop.is_set() && self.refused.get() == 0 {
-            // A pool stores a limited number of events.
+            // Waits, because a pool stores a limited number of events.
             if self.events.behind(self.queued.get()) > BEHIND_MAX {
                 sleep(BEHIND).await;
                 continue;
             }
             let numbers = first..(first + batch).min(self.tasks);
             let tasks = numbers.clone().map(|number| self.task(number)).collect();
-            // Again until the server answers: skipping a batch would change the order.
+            // Retried until the server answers, because skipping a batch would change the order.
             let Some(statuses) = world.calls.make(pool.enqueue(tasks)).await else {
                 world.stop.pause(monotonic() + AFTER_FAILURE).await;
                 continue;
@@ -107,7 +108,7 @@ impl TaskQueue {
                 match status {
                     EnqueueStatus::Enqueued => self.queued.add(),
                     EnqueueStatus::Expired | EnqueueStatus::Full => self.refused.add(),
-                    // Queued by an earlier try of the same call.
+                    // Queued by an earlier attempt of the same call.
                     _ => {}
                 }
             }
@@ -150,23 +151,23 @@ impl TaskQueue {
         report.rows("Attempts", totals.dispatched, &parts);
     }
 
-    /// Waits for the events of all attempts, at most 10 s, and returns their sums.
+    /// Waits up to 10 s for the events of all attempts, and returns their sums.
     pub(super) async fn seen(&self, report: &mut Report) -> EventTotals {
         let until = monotonic() + EVENTS_LATE;
         let mut seen = self.events.seen();
-        // After the time, the sums differ.
+        // After that time, the sums show what is missing.
         while !self.is_whole(&seen) && monotonic() < until {
             sleep(EVENTS_AGAIN).await;
             seen = self.events.seen();
         }
-        report.note(match &seen.lack {
+        report.add_note(match &seen.lack {
             None => format!("Events: {} seen, none is missing", grouped(seen.events)),
             Some(why) => format!("Events: not compared, some are missing: {why}"),
         });
         seen
     }
 
-    /// Whether the events of all attempts are seen, or some will never be.
+    /// Whether the events of all attempts have been seen, or some will never arrive.
     fn is_whole(&self, seen: &EventTotals) -> bool {
         let is_all = seen.dispatched >= self.attempts.totals().dispatched && seen.running == 0;
         is_all || seen.lack.is_some()
@@ -200,14 +201,14 @@ impl TaskQueue {
         report.check(seen.ended_twice > 0, "EVENTS END AN ADMISSION TWICE");
         let sums = (seen.queued, seen.dispatched, seen.running);
         let agree = sums == (self.tasks as u64, totals.dispatched, 0)
-            // A dead task is completed if its result arrives later.
+            // A dead task becomes completed if its result arrives later.
             && seen.dead >= self.attempts.dead().len() as u64;
         report.check(seen.lack.is_none() && !agree, "EVENTS SAY SOMETHING ELSE");
         report.check(seen.lack.is_some(), "EVENTS ARE MISSING: NOT ALL IS PROVEN");
     }
 
-    /// Returns the number of tasks that are still queued, and of tasks that are dead on the
-    /// server's list or for the devices, but not for both.
+    /// Returns the number of tasks that are still queued, and of those that are dead either on the
+    /// server's list or according to the devices, but not both.
     pub(super) async fn lists(&self, pool: &Pool, may_lack: bool) -> Result<(usize, usize), Error> {
         let queued = self.listed(pool, None).await?;
         let dead = self.listed(pool, Some(TaskState::Dead)).await?;

@@ -6,7 +6,7 @@ use tollgate_core::admission::CAPACITY_MAX;
 
 /// Maximum number of runs.
 const RUNS_MAX: u32 = 100;
-/// Number of runs without a number.
+/// Number of runs if it is not specified.
 const RUNS: u32 = 5;
 const EXPECTED: &str = "expected `20..100` or `20..100/9`: capacities of 1 to 1,000,000, the lower \
                         one first, and 2 to 100 runs";
@@ -20,7 +20,7 @@ pub struct Capacities {
 }
 
 impl Capacities {
-    /// Returns the capacities: evenly spaced, rising, each once.
+    /// Returns the distinct capacities, evenly spaced and in ascending order.
     pub(crate) fn all(self) -> Vec<u32> {
         let Capacities { from, to, runs } = self;
         let at = |run: u32| {

@@ -2,7 +2,7 @@ use clap::{Command, FromArgMatches};
 
 use super::*;
 
-/// Parses and checks flags, which spaces separate.
+/// Parses and checks flags separated by spaces.
 pub(crate) fn parse(flags: &str) -> Result<FleetOptions, String> {
     let command = FleetOptions::augment_args(Command::new("fleet").no_binary_name(true));
     let matches = command.try_get_matches_from(flags.split_whitespace());
@@ -14,10 +14,10 @@ pub(crate) fn parse(flags: &str) -> Result<FleetOptions, String> {
 #[test]
 fn shares_are_fractions_or_percents() {
     for (text, value) in [("0", 0.0), ("0.25", 0.25), ("1", 1.0), ("10%", 0.1), ("100 %", 1.0)] {
-        assert_eq!(share(text), Ok(value));
+        assert_eq!(parse_share(text), Ok(value));
     }
     for bad in ["", "%", "ten", "-0.1", "1.01", "10", "101%", "NaN", "inf"] {
-        assert!(share(bad).is_err(), "{bad}");
+        assert!(parse_share(bad).is_err(), "{bad}");
     }
 }
 

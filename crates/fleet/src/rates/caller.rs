@@ -36,8 +36,8 @@ impl RateCaller {
                 calls.spawn(self.clone().call());
             }
             while calls.try_join_next().is_some() {}
-            // A patient caller waits for all answers, and postpones the next call until all of
-            // them allow it.
+            // A patient caller waits for all answers and postpones the next call until all of them
+            // permit it.
             while options.patient
                 && let Some(again) = calls.join_next().await
             {

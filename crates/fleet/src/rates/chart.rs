@@ -1,4 +1,4 @@
-//! Allowed calls over time, as a column chart in plain text with the limit as a horizontal line.
+//! A plain-text column chart of allowed calls over time, with the limit as a horizontal line.
 
 use std::{
     iter::repeat_n,
@@ -8,12 +8,12 @@ use std::{
 
 use tollgate_telemetry::text::{grouped, length};
 
-/// Number of time slots, so that a run that ends early still has a detailed chart.
+/// Number of time slots: enough for a detailed chart even if the run ends early.
 const SLOTS: u32 = 960;
 /// Maximum number of columns of the chart.
 const COLUMNS: usize = 60;
-/// Runs of at least this many windows get columns of whole windows. In a column shorter than a
-/// window, the start of a new window would look like an excess.
+/// Runs of at least this many windows get columns of whole windows, because in a column shorter
+/// than a window, the start of a new window would look like an excess.
 const WINDOWS: u32 = 20;
 
 /// Counts allowed calls by time slot.
@@ -33,7 +33,7 @@ pub(super) struct Columns {
 }
 
 impl Timeline {
-    /// Creates the timeline of a run of this length, for a limit with this window.
+    /// Creates the timeline for a run of this length and a limit with this window.
     pub(super) fn new(run: Duration, window: Duration) -> Timeline {
         let fine = (run / SLOTS).max(Duration::from_millis(1));
         let slot = if run >= window * WINDOWS { window * whole(fine, window) } else { fine };
@@ -41,7 +41,7 @@ impl Timeline {
         Timeline { slot, counts }
     }
 
-    /// Counts an allowed call that was answered `passed` after the start; ignores calls that were
+    /// Counts an allowed call that was answered `passed` after the start. Ignores calls that were
     /// answered after the end of the run.
     pub(super) fn add(&self, passed: Duration) {
         let slot = passed.as_nanos() / self.slot.as_nanos();
@@ -50,8 +50,8 @@ impl Timeline {
         }
     }
 
-    /// Returns the columns of the first part of the run. An incomplete last column is omitted,
-    /// unless it is the only one.
+    /// Returns the columns for the first part of the timeline, `run`. Omits an incomplete last
+    /// column unless it is the only one.
     pub(super) fn columns(&self, run: Duration) -> Columns {
         let passed = (run.as_nanos() / self.slot.as_nanos()) as usize;
         let slots = &self.counts[..passed.clamp(1, self.counts.len())];
@@ -68,7 +68,7 @@ impl Timeline {
     }
 }
 
-/// Returns how many `part`s cover `all`, rounded up, at least one.
+/// Returns how many `part`s cover `all`: rounded up, and at least one.
 fn whole(all: Duration, part: Duration) -> u32 {
     let times = all.as_nanos().div_ceil(part.as_nanos().max(1));
     u32::try_from(times).unwrap_or(u32::MAX).max(1)
@@ -76,7 +76,7 @@ fn whole(all: Duration, part: Duration) -> u32 {
 
 /// Maximum total width of the columns.
 const WIDTH: usize = 60;
-/// Number of rows, without the line of the limit.
+/// Number of rows, not counting the line of the limit.
 const ROWS: usize = 8;
 /// Characters for zero to eight eighths of a row.
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -90,7 +90,7 @@ struct ChartRow {
 }
 
 impl Columns {
-    /// Draws the chart, with a horizontal line at the limit. The parts above and below the line get
+    /// Draws the chart with a horizontal line at the limit. The parts above and below the line have
     /// about the same scale.
     pub(super) fn draw(&self, title: &str, limit: f64) -> String {
         let most = self.per_second.iter().copied().fold(0.0, f64::max);
@@ -119,7 +119,7 @@ impl Columns {
         text
     }
 
-    /// Divides a range into rows of equal height, from the top; every second row has a label.
+    /// Divides a range into rows of equal height, from the top; every other row has a label.
     fn rows(&self, limit: f64, from: f64, to: f64, count: usize) -> Vec<ChartRow> {
         let height = (to - from) / count as f64;
         let row = |index: usize| {
@@ -130,7 +130,7 @@ impl Columns {
             let axis = if label.is_empty() { '│' } else { '┤' };
             let cells = self.cells(|value| {
                 let eighths = ((value - top + height) / height * 8.0).round().clamp(0.0, 8.0);
-                // A small value is drawn as one eighth, not as zero.
+                // A small value is drawn as one eighth rather than as zero.
                 let least = usize::from(from == 0.0 && is_lowest && value > 0.0);
                 BLOCKS[(eighths as usize).max(least)]
             });
@@ -145,7 +145,7 @@ impl Columns {
         self.per_second.iter().flat_map(|value| repeat_n(draw(*value), wide)).collect()
     }
 
-    /// Labels of the time axis: both ends and the middle.
+    /// Returns the labels of the time axis, at both ends and in the middle.
     fn times(&self, width: usize) -> String {
         let whole = self.length * self.per_second.len() as u32;
         let (middle, end) = (length(whole / 2), length(whole));

@@ -1,4 +1,4 @@
-//! Maximum number of allowed calls of one key in a window, as its caller sees it.
+//! Maximum number of allowed calls for one key in a window, from the point of view of its caller.
 
 use std::{
     collections::VecDeque,
@@ -6,16 +6,16 @@ use std::{
 };
 
 /// Number of slots per window. The watched window is shorter by one slot, because the server's
-/// clock may gain that much on ours: twice the rate of a clock under correction.
+/// clock may gain that much on ours, which is twice the rate of a clock that is being corrected.
 const SLOTS: u32 = 1000;
 
 /// Computes the maximum number of allowed calls that certainly fell into one window.
 ///
-/// A call is decided at some instant between its sending and its receipt. So calls were all decided
-/// within one window if the first was sent and the last was received within it. Each receipt counts
-/// the calls that were sent in the window that ends there, which finds the maximum.
-/// Sending times are rounded down to slots. That can only lower the count, and it bounds the memory
-/// for any limit.
+/// A call is decided at some time between when it is sent and when its answer is received. So all
+/// calls of a group were decided within one window if the first was sent and the last was answered
+/// within it. At each answer, counting the calls that were sent in the window that ends there finds
+/// the maximum. Sending times are rounded down to slots, which can only lower the count and bounds
+/// the memory for any limit.
 #[derive(Debug)]
 pub(super) struct WatchedWindow {
     start: Instant,
@@ -38,7 +38,7 @@ impl WatchedWindow {
     /// Records an allowed call. Returns the maximum in a window so far.
     pub(super) fn allowed(&mut self, sent: Instant, received: Instant) -> u64 {
         let (sent, received) = (self.number(sent), self.number(received));
-        // A slot that starts at the start of the window or earlier is outside.
+        // A slot that starts at or before the start of the window is outside.
         let oldest = (received + 2).saturating_sub(u64::from(SLOTS));
         while let Some((_, count)) = self.sent.front().filter(|(number, _)| *number < oldest) {
             self.count -= u64::from(*count);
@@ -52,8 +52,8 @@ impl WatchedWindow {
         self.most
     }
 
-    /// Adds a sending. Answers may overtake each other, so the slot may be earlier than the last
-    /// one.
+    /// Records that a call was sent. Answers may overtake each other, so the slot may be earlier
+    /// than the last one.
     fn add(&mut self, number: u64) {
         let at = self.sent.partition_point(|(other, _)| *other < number);
         match self.sent.get_mut(at).filter(|(other, _)| *other == number) {
@@ -75,7 +75,7 @@ mod tests {
 
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
-    /// Returns the maximum for calls that were sent and received at these milliseconds.
+    /// Returns the maximum for calls that were sent and answered at these times in milliseconds.
     fn most(calls: &[(u64, u64)]) -> u64 {
         let start = monotonic();
         let mut seen = WatchedWindow::new(start, MS(1000));
@@ -100,7 +100,7 @@ mod tests {
         }
         // Sent in time, received too late.
         assert_eq!(most(&[(0, 1), (10, 1500)]), 1);
-        // A call that took longer than a window does not certainly fall into any.
+        // A call that took longer than a window does not certainly fall into any window.
         assert_eq!(most(&[(0, 1200)]), 0);
     }
 

@@ -1,4 +1,4 @@
-//! One simulated buyer: asks until it has an item or all are sold, then pays or not.
+//! One simulated buyer: asks until it has an item or all are sold, and then may pay.
 
 use std::{
     sync::Arc,
@@ -21,12 +21,12 @@ use tollgate_core::time::monotonic;
 
 /// Pause after a failed call.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
-/// Maximum number of tries of a payment or cancellation without an answer.
+/// Maximum number of attempts at a payment or cancellation that gets no answer.
 const TRIES_MAX: usize = 20;
-/// Delay of a late payment after the end of the hold.
+/// How long after the end of the hold a late payment is made.
 const BEYOND: Duration = Duration::from_millis(20);
 
-/// Behaviour of a buyer that has a hold.
+/// How a buyer with a hold behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BuyerManner {
     /// Pays in time.
@@ -46,14 +46,14 @@ pub(super) struct SaleBuyer {
     /// Name of the buyer and of its order.
     pub(super) order: String,
     pub(super) kind: Kind<BuyerManner>,
-    /// Time of its first call.
+    /// When it makes its first call.
     pub(super) arrives: Instant,
     pub(super) random: Random,
     pub(super) world: Arc<World>,
     pub(super) sale: Arc<Sale>,
 }
 
-/// The result of a reservation; of two answers the better one, which is the lower one.
+/// The result of a reservation, in order of preference: of two answers the lower one applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Reserved {
     /// The buyer has a hold.
@@ -72,22 +72,23 @@ impl SaleBuyer {
             until = match self.reserve().await {
                 Some(Reserved::Held) => return self.settle().await,
                 Some(Reserved::Over) => return,
-                // A random delay, so that not all buyers retry at the instant at which a hold may
-                // lapse.
-                Some(Reserved::Short(wait)) => monotonic() + wait + self.part_of(self.hold() / 2),
+                // A random delay, so that not all buyers retry at the moment when a hold may lapse.
+                Some(Reserved::Short(wait)) => {
+                    monotonic() + wait + self.part_of(self.hold_duration() / 2)
+                }
                 None => monotonic() + AFTER_FAILURE + self.part_of(AFTER_FAILURE),
             };
         }
     }
 
-    /// Reserves an item. Returns `None` without an answer.
+    /// Reserves an item. Returns `None` if there is no answer.
     async fn reserve(&self) -> Option<Reserved> {
         let (sale, calls) = (&self.sale, &self.world.calls);
         let order = Order {
             sku: &sale.sku,
             order: &self.order,
             quantity: 1,
-            hold: Some(self.hold()),
+            hold: Some(self.hold_duration()),
             buyer: &self.order,
             buyer_limit: Some(1),
         };
@@ -108,9 +109,9 @@ impl SaleBuyer {
         answers.iter().map(|(answer, _)| reserved(answer)).min()
     }
 
-    /// Pays or cancels according to its behaviour. Once the sale is over, it pays at once.
+    /// Pays or cancels according to its behaviour. If the sale has ended, it pays immediately.
     async fn settle(mut self) {
-        let (now, hold) = (monotonic(), self.hold());
+        let (now, hold) = (monotonic(), self.hold_duration());
         let (late, thought) = match self.kind.manner {
             BuyerManner::NeverPays => return,
             BuyerManner::PaysLate => (true, now + hold + BEYOND + self.part_of(hold / 2)),
@@ -133,7 +134,7 @@ impl SaleBuyer {
         }
     }
 
-    /// Pays; false without an answer.
+    /// Pays. Returns false if there is no answer.
     async fn confirm(&self) -> bool {
         let (sale, calls) = (&self.sale, &self.world.calls);
         let call = || self.connection.confirm_reservation(&sale.sku, &self.order);
@@ -158,7 +159,7 @@ impl SaleBuyer {
         !answers.is_empty()
     }
 
-    /// Cancels; false without an answer.
+    /// Cancels. Returns false if there is no answer.
     async fn cancel(&self) -> bool {
         let (sale, calls) = (&self.sale, &self.world.calls);
         let call = || self.connection.cancel_reservation(&sale.sku, &self.order);
@@ -170,11 +171,11 @@ impl SaleBuyer {
         !answers.is_empty()
     }
 
-    fn hold(&self) -> Duration {
+    fn hold_duration(&self) -> Duration {
         self.world.options.sale_options.hold
     }
 
-    /// Returns a random part of a duration.
+    /// Returns a random fraction of a duration.
     fn part_of(&mut self, most: Duration) -> Duration {
         most.mul_f64(self.random.fraction())
     }

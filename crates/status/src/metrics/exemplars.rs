@@ -1,8 +1,8 @@
 //! Exemplars of histograms in the text of the page.
 //!
-//! `prometheus-client` (0.25) writes only exemplars of its own histograms, because an exemplar cannot be
-//! constructed outside of it, so this adds ours to its text:
-//! ` # {trace_id="…"} SECONDS TIME` behind the first bucket that contains the call.
+//! `prometheus-client` (0.25) writes only exemplars of its own histograms, because exemplars cannot
+//! be constructed outside of it. So this module appends ours to the text, as ` # {trace_id="…"}
+//! SECONDS TIME` after the first bucket that contains the call.
 
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ pub(super) fn add(text: &str, metric: &str, exemplars: &[(RpcLabels, Exemplar)])
         {
             let (_, Exemplar { trace, end, seconds }) = left.swap_remove(index);
             let time = *end as f64 / 1e6;
-            // Writing to a text cannot fail.
+            // Writing to a String cannot fail.
             let _ = write!(all, " # {{trace_id=\"{trace}\"}} {seconds} {time:.3}");
         }
         all.push('\n');
@@ -28,7 +28,7 @@ pub(super) fn add(text: &str, metric: &str, exemplars: &[(RpcLabels, Exemplar)])
     all
 }
 
-/// Whether the labels of a bucket are those of an RPC, and its bound is not below the call.
+/// Whether a bucket has the labels of an RPC and a bound that is not below the call.
 fn contains(bucket: &str, rpc: &RpcLabels, call: &Exemplar) -> bool {
     let has = |name: &str, value: &str| label(bucket, name) == Some(value);
     let bound = label(bucket, "le").and_then(|bound| match bound {
@@ -40,7 +40,7 @@ fn contains(bucket: &str, rpc: &RpcLabels, call: &Exemplar) -> bool {
         && bound.is_some_and(|bound: f64| call.seconds <= bound)
 }
 
-/// The value of a label that has no escapes.
+/// Returns the value of a label, which must not contain escapes.
 fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
     labels
         .split(['{', ','])

@@ -1,4 +1,4 @@
-//! The page of metrics: OpenMetrics text.
+//! The metrics page as OpenMetrics text.
 
 use std::{borrow::Cow, fmt};
 
@@ -18,13 +18,13 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 /// The value of a series.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum SeriesValue {
-    /// Of a counter.
+    /// The value of a counter.
     Count(u64),
-    /// Of a gauge.
+    /// The value of a gauge.
     Gauge(f64),
-    /// Of a histogram.
+    /// The value of a histogram.
     Histogram(Histogram),
-    /// Of an info.
+    /// The value of an info metric, which is always 1.
     Info,
 }
 

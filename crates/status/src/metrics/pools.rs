@@ -1,8 +1,8 @@
-//! The series of pools that match `[metrics] pools`.
+//! Time series of the pools that match `[metrics] pools`.
 //!
-//! A scrape reads the pools from the engine, so all servers of one Redis report the same values. It
-//! reads them at most once a second, and at most [`SERIES_MAX`] of them. The console samples them for
-//! its charts.
+//! A scrape reads the pools from the engine, so all servers on one Redis report the same values. It
+//! reads at most [`SERIES_MAX`] pools, at most once per second. The console samples them for its
+//! charts.
 
 use std::{
     fmt,
@@ -29,11 +29,11 @@ use tollgate_engine::{Engine, PartitionCursor};
 pub const SERIES_MAX: usize = 1000;
 /// Maximum number of listed pools that a scrape visits; further ones have no series.
 const VISITED_MAX: usize = 20_000;
-/// Number of pools in a page, and in a batch of views.
+/// Number of pools per page and per batch of views.
 const PAGE: u32 = 250;
-/// The time limit of a scrape's reads.
+/// Time limit for the reads of a scrape.
 const READ_MAX: Duration = Duration::from_secs(2);
-/// The shortest time between two reads.
+/// Minimum time between two reads.
 const READ_EVERY: Duration = Duration::from_secs(1);
 
 /// Returns the settings of a pool.
@@ -89,7 +89,7 @@ impl PoolMetrics {
         Ok(PoolMetrics { globs, namespaces, settings, refused, last })
     }
 
-    /// Adds the series. Adds none while the store is unreachable.
+    /// Adds the series, unless the store is unreachable.
     pub(super) async fn add(&self, page: &mut MetricsPage, engine: &Engine) {
         let series = self.current(engine).await;
         let rows = |value: &dyn Fn(&Name, &PoolView) -> SeriesValue| -> Vec<(Labels, SeriesValue)> {
@@ -104,7 +104,7 @@ impl PoolMetrics {
         page.gauge(DROPPED_SERIES, series.dropped as f64);
     }
 
-    /// The series of the last read, or of a new one. One scrape at a time reads.
+    /// Returns the series of the last read or of a new one. Only one scrape reads at a time.
     pub(crate) async fn current(&self, engine: &Engine) -> Arc<PoolSeries> {
         if self.namespaces.is_empty() {
             return Arc::default();
@@ -150,7 +150,7 @@ impl PoolMetrics {
         Ok(series)
     }
 
-    /// Reads the views of pools. A pool whose state cannot be read has no series.
+    /// Reads the views of pools, skipping those whose state cannot be read.
     async fn view(
         &self,
         engine: &Engine,

@@ -1,16 +1,16 @@
-//! The table of all metrics: name, type, labels and help. The page, docs/metrics.md and the tests
-//! read it.
+//! The table of all metrics: names, types, labels and help texts. The page is built from it, and tests
+//! compare docs/metrics.md with it.
 
 /// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricKind {
-    /// Grows; starts at 0 with the process.
+    /// Only grows, and starts at 0 with the process.
     Counter,
     /// Goes up and down.
     Gauge,
     /// Counts values by size.
     Histogram,
-    /// The value 1 with labels that describe the process.
+    /// Always 1, with labels that describe the process.
     Info,
 }
 
@@ -71,7 +71,7 @@ metrics! {
         "Calls whose headers were read.";
     CALLS_HANDLED = Counter "grpc_server_handled_total"
         ["grpc_type", "grpc_service", "grpc_method", "grpc_code"]
-        "Calls that ended, by status code; Canceled if the client ended it.";
+        "Calls that ended, by status code; Canceled if the client ended the call.";
     CALL_SECONDS = Histogram "grpc_server_handling_seconds"
         ["grpc_type", "grpc_service", "grpc_method"]
         "Time of a call from its headers to its status.";
@@ -80,10 +80,10 @@ metrics! {
     DENIAL_CACHE_ANSWERS = Counter "tollgate_denial_cache_answers_total" []
         "Refusals that the denial cache repeated without asking Redis.";
     FALLBACK_ANSWERS = Counter "tollgate_fallback_answers_total" ["answer"]
-        "Answers while Redis was unreachable: refused, or decided on this server's share.";
+        "Answers while Redis was unreachable: refused, or decided within this server's share.";
     ENVOY_HITS = Counter "tollgate_envoy_hits_total" ["domain", "rule", "result"]
-        "Hits of a rule of Envoy's rate limit service, in all and by result; 1,000 rules have series, \
-         all others are the rule other.";
+        "Hits of a rule of Envoy's rate limit service, in total and by result; 1,000 rules have \
+         series, all others are the rule other.";
     ENVOY_UNKNOWN_DOMAINS = Counter "tollgate_envoy_unknown_domains_total" []
         "Requests of Envoy whose domain has no rules: they pass.";
     WAITERS = Gauge "tollgate_waiters" [] "Calls that wait for a slot or a lock.";
@@ -91,8 +91,8 @@ metrics! {
     WAIT_SECONDS = Histogram "tollgate_wait_seconds" []
         "Time that calls with max_wait waited, whatever their outcome.";
     LEASES_EXPIRED = Counter "tollgate_leases_expired_total" []
-        "Leases of pools that expired, also if a late result followed; counted when a decision or the \
-         sweep of this server has written the expiry.";
+        "Leases of pools that expired, even if a late result followed; counted when a decision or \
+         a sweep of this server has written the expiry.";
     LATE_RESULTS = Counter "tollgate_late_results_total" []
         "Results of tasks whose lease had ended.";
     STORE_UP = Gauge "tollgate_store_up" []
@@ -131,7 +131,8 @@ metrics! {
         "When the configuration in use was loaded, in seconds since the Unix epoch.";
     CONFIG = Info "tollgate_config_info" ["hash"]
         "The hash of the configuration in use, without the keys of one server.";
-    POOL_IN_USE = Gauge "tollgate_pool_in_use" ["namespace", "pool"] "Held slots of a pool.";
+    POOL_IN_USE = Gauge "tollgate_pool_in_use" ["namespace", "pool"] "Slots of a pool that are in \
+        use.";
     POOL_CAPACITY = Gauge "tollgate_pool_capacity" ["namespace", "pool"] "Slots of a pool.";
     POOL_QUEUED = Gauge "tollgate_pool_queued" ["namespace", "pool"] "Queued tasks of a pool.";
     POOL_REFUSED = Counter "tollgate_pool_refused_total" ["namespace", "pool"]

@@ -6,7 +6,7 @@ use tollgate_core::script;
 use tollgate_engine::CountedVerb;
 use tollgate_telemetry::metrics::{CODES, CellTotals, METHODS_MAX};
 
-/// The outcomes that refuse what a caller asked for.
+/// The outcomes that refuse what the caller asked for.
 pub const REFUSALS: [&str; 9] = [
     "full",
     "paused",

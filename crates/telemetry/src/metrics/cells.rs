@@ -126,7 +126,7 @@ impl Drop for Lent {
 }
 
 thread_local! {
-    /// Has no destructor, so that a count checks only the option.
+    /// Has no destructor, so that counting only checks the option.
     static OWN: Cell<Option<&'static Cells>> = const { Cell::new(None) };
     static LENT: Cell<Option<Lent>> = const { Cell::new(None) };
 }

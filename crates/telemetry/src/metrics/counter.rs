@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct ThreadCounter(AtomicU64);
 
 impl ThreadCounter {
-    /// A counter at 0.
+    /// Creates a counter at 0.
     pub const fn new() -> ThreadCounter {
         ThreadCounter(AtomicU64::new(0))
     }
@@ -18,7 +18,7 @@ impl ThreadCounter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(number), Ordering::Relaxed);
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

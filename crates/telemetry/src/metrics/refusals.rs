@@ -22,7 +22,7 @@ const KEYS: usize = 32;
 const SLOT: u64 = 10;
 /// Slots of a minute.
 const SLOTS: usize = 6;
-/// Refused checks of a thread and second that are counted one by one. Of the others, one in
+/// Number of refused checks per thread and second that are counted exactly. Of the others, one in
 /// [`SHARE`] is counted with that weight, so that a flood of refusals costs little.
 const EXACT: u32 = 256;
 const SHARE: u32 = 16;
@@ -64,7 +64,7 @@ pub struct RefusedChecks {
     pub keys: Vec<(Box<[u8]>, u64)>,
 }
 
-/// Begins to count.
+/// Starts counting.
 pub fn turn_on() {
     ON.store(true, Ordering::Relaxed);
 }

@@ -76,8 +76,8 @@ impl<F: Future> Future for Within<F> {
     }
 }
 
-/// A random number other than 0: SplitMix64, with a seed of its own in each thread. Identities of
-/// spans must be unique, not secret.
+/// Returns a random number other than 0, from SplitMix64 with a separate seed in each thread.
+/// Identities of spans must be unique, not secret.
 pub(super) fn drawn() -> u64 {
     DRAWN.with(|state| {
         loop {

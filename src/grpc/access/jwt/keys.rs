@@ -1,6 +1,7 @@
-//! Key sets (JWKS) and the algorithms of their signatures.
+//! Key sets (JWKS) and signature algorithms.
 //!
-//! Only asymmetric algorithms: a shared secret could also sign.
+//! Only asymmetric algorithms are supported, because a server that holds a shared secret could also
+//! sign tokens.
 
 use std::{collections::HashMap, fmt};
 
@@ -10,12 +11,12 @@ use ring::signature::{
 };
 use serde::Deserialize;
 
-/// The shortest modulus of an RSA key, bytes: 2048 bits.
+/// Minimum length of the modulus of an RSA key, bytes: 2048 bits.
 const MODULUS_BYTES_MIN: usize = 256;
-/// The longest one: 8192 bits. The time of a verification grows with the square of the length.
+/// Maximum length: 8192 bits. The time of a verification grows with the square of the length.
 const MODULUS_BYTES_MAX: usize = 1024;
 
-/// An algorithm of signatures.
+/// A signature algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JwtAlgorithm {
     /// RSA PKCS#1 with SHA-256.
@@ -51,22 +52,22 @@ impl JwtAlgorithm {
         ("EdDSA", JwtAlgorithm::EdDsa),
     ];
 
-    /// Finds an algorithm by its name in JOSE.
+    /// Finds an algorithm by its JOSE name.
     pub fn parse(name: &str) -> Option<JwtAlgorithm> {
         JwtAlgorithm::NAMES.iter().find(|(known, _)| *known == name).map(|(_, it)| *it)
     }
 
-    /// All algorithms.
+    /// Returns all algorithms.
     pub fn all() -> Vec<JwtAlgorithm> {
         JwtAlgorithm::NAMES.iter().map(|(_, it)| *it).collect()
     }
 
-    /// All names, for errors.
+    /// Returns all names, for errors.
     pub fn names() -> String {
         JwtAlgorithm::NAMES.map(|(name, _)| name).join(", ")
     }
 
-    /// The parameters of RSA; `None` for other algorithms.
+    /// Returns the RSA parameters; `None` for other algorithms.
     fn rsa(self) -> Option<&'static RsaParameters> {
         Some(match self {
             JwtAlgorithm::Rs256 => &signature::RSA_PKCS1_2048_8192_SHA256,
@@ -79,7 +80,7 @@ impl JwtAlgorithm {
         })
     }
 
-    /// Whether a signature of this algorithm can be by a key.
+    /// Whether a key can verify signatures of this algorithm.
     fn fits(self, material: &Material) -> bool {
         match material {
             Material::Rsa { .. } => self.rsa().is_some(),
@@ -90,7 +91,7 @@ impl JwtAlgorithm {
 
 /// A public key.
 struct Key {
-    /// The only algorithm of the key, if the key set names one.
+    /// The only algorithm that the key may be used with, if the key set names one.
     algorithm: Option<JwtAlgorithm>,
     material: Material,
 }
@@ -104,8 +105,8 @@ enum Material {
 }
 
 impl Key {
-    /// Whether the key may verify signatures of this algorithm. The token names the algorithm, so
-    /// the key must accept only its own.
+    /// Whether the key may be used with this algorithm. Since the token names the algorithm, a key
+    /// must accept only its own.
     fn fits(&self, algorithm: JwtAlgorithm) -> bool {
         self.algorithm.is_none_or(|only| only == algorithm) && algorithm.fits(&self.material)
     }
@@ -138,7 +139,7 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// A key as JSON (RFC 7517). Private parts and unknown members are ignored.
+/// A key in JSON (RFC 7517). Private parts and unknown members are ignored.
 #[derive(Deserialize)]
 struct Jwk {
     kty: String,
@@ -158,8 +159,8 @@ struct Jwks {
 }
 
 impl Keys {
-    /// Parses a key set. Keys that cannot sign with one of these algorithms are ignored. Fails if
-    /// none is left, or if one of them is malformed.
+    /// Parses a key set. Ignores keys that cannot be used with one of these algorithms. Fails if no
+    /// key is left, or if one of those is malformed.
     pub(super) fn parse(text: &str, algorithms: &[JwtAlgorithm]) -> Result<Keys, String> {
         let set: Jwks =
             serde_json::from_str(text).map_err(|error| format!("not a JSON key set: {error}"))?;
@@ -173,7 +174,7 @@ impl Keys {
             let kid =
                 jwk.kid.filter(|kid| !kid.is_empty()).ok_or_else(|| failed("kid: expected"))?;
             if keys.insert(kid, key).is_some() {
-                return Err(failed("kid: another key has the same one"));
+                return Err(failed("kid: another key has the same kid"));
             }
         }
         if keys.is_empty() {
@@ -197,7 +198,7 @@ impl Keys {
 }
 
 impl Jwk {
-    /// Converts the key. `None` if it is of a kind or use that is not for us.
+    /// Converts the key. Returns `None` if its type or its intended use does not concern us.
     fn key(&self) -> Result<Option<Key>, &'static str> {
         let algorithm = self.alg.as_deref().map(JwtAlgorithm::parse);
         if self.r#use.as_deref().is_some_and(|it| it != "sig") || algorithm == Some(None) {
@@ -205,7 +206,7 @@ impl Jwk {
         }
         let material = match (&*self.kty, self.crv.as_deref()) {
             ("RSA", _) => {
-                // ring accepts no leading zeros; some issuers write them.
+                // ring rejects leading zeros, which some issuers write.
                 let number = |text| decoded(text).map(without_zeros);
                 Material::Rsa { n: number(&self.n)?, e: number(&self.e)? }
             }
@@ -224,7 +225,7 @@ impl Jwk {
         Ok(Some(Key { algorithm: algorithm.flatten(), material }))
     }
 
-    /// The uncompressed point of an elliptic curve.
+    /// Returns the uncompressed point on an elliptic curve.
     fn point(&self, length: usize) -> Result<Vec<u8>, &'static str> {
         let x = sized(decoded(&self.x)?, length)?;
         let y = sized(decoded(&self.y)?, length)?;
@@ -232,7 +233,7 @@ impl Jwk {
     }
 }
 
-/// Fails unless a coordinate has the full length of its curve, leading zeros included.
+/// Fails unless a coordinate has the full length for its curve, including leading zeros.
 fn sized(bytes: Vec<u8>, length: usize) -> Result<Vec<u8>, &'static str> {
     if bytes.len() == length { Ok(bytes) } else { Err("a coordinate has the wrong length") }
 }

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::*;
 
 const NOW: u64 = 1_800_000_000;
-/// A public key of RSA, and its signatures of `header.claims`, made by openssl.
+/// An RSA public key, and its signatures of `header.claims`, created with openssl.
 const MODULUS: &str = "wzePDhXA1YAgVlzudIZf9yWjonLcpd6aEZcuj165p_I179czSauD0CBr3lxUmQ7-tKwOD-\
     uuUmIDGPUKG1YF4Mrzpx3-8zHL-gqy2mtgHMqTXm6TJvqbjB4xPxU6WbWfwXBAWoLAgiG9fjwHhmJU6S\
     9uQRPptSUrCJZmQox3tZkiOjMESTOIN4qRU_3wlr959HR25VCIZ2IqINkfJW5m4G30TQP2JX6j-\

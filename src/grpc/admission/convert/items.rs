@@ -1,11 +1,11 @@
-//! Converts the errors of single requests of a batch.
+//! Converts the errors of single requests in a batch.
 
 use tonic::Status;
 use tonic_types::StatusExt;
 
 use super::super::super::pb;
 
-/// Converts the error that the call of its own would have.
+/// Converts the error to the one that a single call would have.
 pub(in crate::grpc::admission) fn item_error(status: &Status) -> pb::ItemError {
     let details = status.get_error_details();
     let violations = details.bad_request().into_iter().flat_map(|it| &it.field_violations);

@@ -13,7 +13,7 @@ use tollgate_core::{
 };
 use tollgate_engine::Answered;
 
-/// Converts the queued task that a device gets.
+/// Converts the queued task that a device receives.
 pub(super) fn dispatched(dispatched: &Dispatched) -> pb::DispatchedTask {
     pb::DispatchedTask {
         task_id: dispatched.task.clone(),
@@ -22,8 +22,8 @@ pub(super) fn dispatched(dispatched: &Dispatched) -> pb::DispatchedTask {
     }
 }
 
-/// Converts the result of one task of a batch. Errors with an unknown fate must not get here: they
-/// fail the whole call.
+/// Converts the result of one task in a batch. Must not be called with an error that leaves the
+/// fate of the task unknown, since such an error fails the whole call.
 pub(in crate::grpc::admission) fn enqueued(
     task_id: Bytes,
     status: &Result<Answered<EnqueueStatus>, Error>,
@@ -54,7 +54,7 @@ pub(in crate::grpc::admission) fn cancellation(
     pb::CancelTaskResponse { verdict: verdict.into(), replayed: cancellation.replayed }
 }
 
-/// Converts the verdict about a task to queue again.
+/// Converts the verdict on requeuing a task.
 pub(in crate::grpc::admission) fn requeued(verdict: RequeueVerdict) -> pb::RequeueTaskResponse {
     let verdict = match verdict {
         RequeueVerdict::AlreadyQueued => pb::RequeueVerdict::AlreadyQueued,
@@ -67,7 +67,7 @@ pub(in crate::grpc::admission) fn requeued(verdict: RequeueVerdict) -> pb::Reque
     pb::RequeueTaskResponse { verdict: verdict.into() }
 }
 
-/// Converts a page of tasks; leaves out tasks whose state is not wanted.
+/// Converts a page of tasks, omitting those whose state does not match the filter.
 pub(in crate::grpc::admission) fn task_page(
     page: &TaskPage,
     namespace: &Namespace,
@@ -80,7 +80,7 @@ pub(in crate::grpc::admission) fn task_page(
     }
 }
 
-/// Converts a listed task. Payloads are not in listings.
+/// Converts a listed task. Listings contain no payloads.
 fn task(listed: &ListedTask) -> pb::Task {
     let (device, task) = listed.device_and_task();
     let state = match listed.state {
@@ -108,7 +108,7 @@ fn task(listed: &ListedTask) -> pb::Task {
     }
 }
 
-/// Stored bytes may be invalid UTF-8, answers may not.
+/// Replaces invalid UTF-8, which stored bytes may contain but answers may not.
 fn text(bytes: &[u8]) -> Bytes {
     String::from_utf8_lossy(bytes).into_owned().into()
 }

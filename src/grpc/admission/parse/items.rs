@@ -1,4 +1,4 @@
-//! Parses the requests of a batch. An invalid request is an error of that request alone.
+//! Parses the requests of a batch. An invalid request affects only its own result.
 
 use std::ops::RangeInclusive;
 
@@ -16,9 +16,9 @@ use tollgate_core::{
 /// The parsed requests of a batch.
 #[derive(Debug)]
 pub(in crate::grpc::admission) struct Items<D> {
-    /// The decisions of the valid requests, in order.
+    /// The decisions for the valid requests, in order.
     pub(in crate::grpc::admission) decisions: Vec<D>,
-    /// The errors of the others by position, in order.
+    /// The errors of the other requests with their positions, in order.
     pub(in crate::grpc::admission) invalid: Vec<(usize, Status)>,
 }
 
@@ -29,14 +29,14 @@ impl<D> Items<D> {
     }
 }
 
-/// The settings of pools. Requests of one pool in a row look them up once.
+/// Looks up the settings of pools, once for consecutive requests for one pool.
 struct LastSettings<'c> {
     catalog: &'c Catalog,
     last: Option<(Name, Settings)>,
 }
 
 impl LastSettings<'_> {
-    fn of(&mut self, pool: &Name) -> Settings {
+    fn lookup(&mut self, pool: &Name) -> Settings {
         match &self.last {
             Some((last, settings)) if last == pool => *settings,
             _ => {
@@ -48,7 +48,7 @@ impl LastSettings<'_> {
     }
 }
 
-/// Parses requests for slots. None of them may wait.
+/// Parses requests for slots, none of which may wait.
 pub(in crate::grpc::admission) fn admit_tasks(
     request: pb::AdmitTasksRequest,
     scope: Scope,
@@ -59,7 +59,7 @@ pub(in crate::grpc::admission) fn admit_tasks(
         if request.max_wait.take().is_some() {
             fields.violation("max_wait", "is not allowed in a batch");
         }
-        admit(fields, request, |pool| settings.of(pool))
+        admit(fields, request, |pool| settings.lookup(pool))
     })
 }
 
@@ -71,7 +71,7 @@ pub(in crate::grpc::admission) fn complete_tasks(
 ) -> Result<Items<CompleteTask>, Status> {
     let requests = (request.requests, bounds::COMPLETE_TASKS_REQUEST_REQUESTS);
     items(requests, scope, catalog, |fields, request, settings| {
-        complete(fields, request, |pool| settings.of(pool))
+        complete(fields, request, |pool| settings.lookup(pool))
     })
 }
 
@@ -83,11 +83,11 @@ pub(in crate::grpc::admission) fn renew_tasks(
 ) -> Result<Items<RenewTask>, Status> {
     let requests = (request.requests, bounds::RENEW_TASKS_REQUEST_REQUESTS);
     items(requests, scope, catalog, |fields, request, settings| {
-        renew(fields, request, |pool| settings.of(pool))
+        renew(fields, request, |pool| settings.lookup(pool))
     })
 }
 
-/// Parses the requests. A number of them outside the bound fails the call.
+/// Parses the requests. The call fails if their number is out of range.
 fn items<Q, D>(
     (requests, bound): (Vec<Q>, RangeInclusive<usize>),
     scope: Scope,

@@ -14,8 +14,8 @@ use tollgate_core::{
     names::Name,
 };
 
-/// Parses a batch: 1 to 1,000 tasks of one pool, each a decision. One invalid task fails the whole
-/// batch, with all violations of all tasks.
+/// Parses a batch of 1 to 1,000 tasks for one pool, each of which is a decision. One invalid task
+/// fails the whole batch; the error lists the violations of all tasks.
 pub(in crate::grpc::admission) fn enqueue_tasks(
     request: pb::EnqueueTasksRequest,
     scope: Scope,
@@ -37,7 +37,7 @@ pub(in crate::grpc::admission) fn enqueue_tasks(
     fields.finish(tasks.into_iter().collect())
 }
 
-/// Parses one task of a batch; `None` if it has a violation or the pool has none.
+/// Parses one task of a batch; `None` if it has a violation, or if the pool has one.
 fn task(
     fields: &mut Fields,
     queued: pb::QueuedTask,
@@ -72,7 +72,7 @@ pub(in crate::grpc::admission) fn requeue_task(
     fields.finish(name.map(|name| RequeueTask { settings: catalog.settings(&name.pool), name }))
 }
 
-/// Returns the listing and a filter for the wanted states.
+/// Returns the listing, and a filter for the requested states.
 pub(in crate::grpc::admission) fn list_tasks(
     request: pb::ListTasksRequest,
     scope: Scope,
@@ -98,7 +98,7 @@ pub(in crate::grpc::admission) fn list_tasks(
         fields.violation("page_token", "must be a next_page_token of a listing of this state");
     }
     let listing = pool.map(|pool| ListTasks { pool, left, limit, after });
-    // Without a state, all queued tasks are wanted.
+    // Without a state, all queued tasks are listed.
     let is_wanted = move |state| wanted.is_none_or(|wanted| wanted == state);
     fields.finish(listing.map(|listing| (listing, is_wanted)))
 }

@@ -1,4 +1,4 @@
-//! Reads the options of RPCs and fields, and reports each one that is missing.
+//! Reads the options of RPCs and fields, and reports those that are missing.
 
 use prost_reflect::{
     DescriptorPool, DynamicMessage, ExtensionDescriptor, FieldDescriptor, Kind, MessageDescriptor,
@@ -10,11 +10,12 @@ use super::{FIELDS_MAX, FieldSpec, PACKAGE, RpcSpec};
 /// The file that defines the options.
 const OPTIONS: &str = "proto/tollgate/v1/options.proto";
 
-/// The options of Envoy's service. Its files are published by Envoy, and clients have compiled them
-/// without our options, so the options stand here: RPC, permission, whether it takes the fast path.
+/// The options of Envoy's service are in this file, because its proto files are Envoy's, and
+/// clients compile them without our options. A row has the RPC, its permission, and whether it
+/// takes the fast path.
 pub(super) const ENVOY: &str = "envoy.service.ratelimit.v3.RateLimitService";
 const ENVOY_RPCS: [(&str, &str, bool); 1] = [("ShouldRateLimit", "Use", true)];
-/// The minimum and maximum number of elements of the repeated fields of Envoy's requests.
+/// The minimum and maximum number of elements in the repeated fields of Envoy's requests.
 const ENVOY_BOUNDS: [(&str, (u32, u32)); 2] = [
     ("envoy.service.ratelimit.v3.RateLimitRequest.descriptors", (1, 100)),
     ("envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.entries", (0, 100)),
@@ -27,13 +28,13 @@ pub(super) struct OptionReader {
 }
 
 impl OptionReader {
-    /// A reader of descriptors with these options.
+    /// Creates a reader for the descriptors in `pool`.
     pub(super) fn new(pool: &DescriptorPool) -> OptionReader {
         let options = pool.all_extensions().filter(|it| it.package_name() == PACKAGE).collect();
         OptionReader { options, problems: Vec::new() }
     }
 
-    /// A line for each missing or contradictory option; empty without any.
+    /// Returns a line for each missing or contradictory option.
     pub(super) fn problems(self) -> String {
         self.problems.join("\n")
     }
@@ -44,7 +45,7 @@ impl OptionReader {
         }
     }
 
-    /// The name of a service in Rust and in the configuration.
+    /// Returns the name of a service in Rust and in the configuration.
     pub(super) fn service_name(&mut self, name: &str, full_name: &str) -> String {
         if full_name == ENVOY {
             return "Envoy".to_owned();
@@ -56,7 +57,7 @@ impl OptionReader {
         short.to_owned()
     }
 
-    /// The value of an option, if it is set.
+    /// Returns the value of an option, if it is set.
     fn option(&self, options: &DynamicMessage, name: &str) -> Option<Value> {
         let option = self.options.iter().find(|option| option.name() == name)?;
         options.has_extension(option).then(|| options.get_extension(option).into_owned())
@@ -107,7 +108,8 @@ impl OptionReader {
         }
     }
 
-    /// The bounded fields of a request or of a message in it. `outer` are the messages around it.
+    /// Returns the bounded fields of a request or of a message nested in it. `outer` lists the
+    /// enclosing messages.
     pub(super) fn fields(
         &mut self,
         message: &MessageDescriptor,
@@ -132,7 +134,7 @@ impl OptionReader {
         fields
     }
 
-    /// The field, if its elements are counted or its message has such fields.
+    /// Returns the field if its elements are counted or its message contains such fields.
     fn field(&mut self, field: &FieldDescriptor, outer: &mut Vec<String>) -> Option<FieldSpec> {
         let inside = match field.kind() {
             Kind::Message(message) => self.fields(&message, outer),

@@ -68,10 +68,10 @@ async fn a_key_is_shown_without_a_call() {
 async fn the_last_value_of_a_sequence_is_shown_without_allocating_one() {
     let server = Server::start(&[]).await;
     let get = ["sequence", "get", "order"];
-    assert_eq!(prints(&server, &get).await, "order: no value was given out\n");
+    assert_eq!(prints(&server, &get).await, "order: no value has been issued\n");
     prints(&server, &["next", "order", "--count", "42"]).await;
     for _ in 0..2 {
-        assert_says(&prints(&server, &get).await, &["order: last 42, given out 20"]);
+        assert_says(&prints(&server, &get).await, &["order: last 42, issued 20"]);
     }
     let value = objects(&server, &get).await.remove(0);
     assert_eq!(value["last"], "42");
@@ -145,7 +145,7 @@ async fn a_caller_of_several_namespaces_chooses_one() {
     let get = ["sequence", "get", "order"];
     assert_says(&prints(&server, &[&get[..], &in_acme].concat()).await, &["last 7"]);
     let elsewhere = prints(&server, &[&get[..], &["--token-file", secret.path()]].concat()).await;
-    assert_eq!(elsewhere, "order: no value was given out\n");
+    assert_eq!(elsewhere, "order: no value has been issued\n");
     let output = run(&["sequence", "get", "order", "--namespace", "a/b"]).await;
     assert_eq!(output.status.code(), Some(64));
 }

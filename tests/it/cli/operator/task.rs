@@ -25,7 +25,7 @@ async fn a_task_is_queued_listed_dispatched_and_cancelled() {
     );
     assert_says(&list, &["59m", "EXPIRES IN"]);
 
-    // The payload is the given one.
+    // The payload is the one that was given.
     let mut client = server.client().await;
     let report = client.admit_task(admit("ar:1", "camera-1", "")).await.unwrap().into_inner();
     assert_eq!(report.task.unwrap().payload, "zoom");
@@ -116,7 +116,7 @@ async fn a_dead_task_is_requeued() {
     let requeue = ["task", "requeue", "ar:1", "camera-1", "t-1"];
     assert_eq!(
         prints(&server, &requeue).await,
-        "REQUEUED  it is the last one of its device, with new attempts\n"
+        "REQUEUED  last in the queue of its device, with new attempts\n"
     );
     assert_eq!(prints(&server, &requeue).await, "ALREADY_QUEUED  it is in the queue\n");
     let again = objects(&server, &requeue).await.remove(0);

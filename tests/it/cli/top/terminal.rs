@@ -87,7 +87,7 @@ impl Terminal {
     /// Waits for the end. Returns the exit code.
     pub async fn end(&mut self) -> Option<i32> {
         let code = self.process.end(LONG).await;
-        // The last output may still be on its way.
+        // The last output may not have arrived yet.
         tokio::time::sleep(Duration::from_millis(100)).await;
         code
     }

@@ -88,7 +88,7 @@ async fn h1_a_report_spends_one_allowance_on_all_expired_entries() {
     let mut both = Both::lapsed(1).await;
     let before = both.events().await;
     assert!(is_to_be_asked_again(&both.admit("reports", None, None).await));
-    // A task that dies makes two events. At least one task of the device is removed.
+    // A task that becomes dead causes two events. At least one task of the device is removed.
     assert_eq!(both.events().await - before, 2 * TOTAL.div_ceil(TASK_COST) + 1);
     let mut steps = 2;
     while is_to_be_asked_again(&both.admit("reports", None, None).await) {

@@ -26,7 +26,7 @@ async fn crowd(seed: u64) {
     };
     for round in 0..4 {
         let context = format!("seed {seed}, round {round}");
-        // Reading a crowd back takes long: it is read less often while it grows.
+        // Reading a crowd back takes long, so it is read less often while it grows.
         twins.read_back_every(5 * EVERY);
         for device in 0..DEVICES {
             for (number, ends) in [(0, 0), (1, 1), (2, 1)] {

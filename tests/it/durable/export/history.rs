@@ -38,7 +38,7 @@ pub struct History {
     orders: u64,
     /// The namespaces of the partitions.
     namespaces: Vec<Namespace>,
-    /// The outcomes so far.
+    /// The outcomes up to now.
     pub outcomes: Vec<String>,
 }
 

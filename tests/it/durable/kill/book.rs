@@ -171,7 +171,8 @@ impl Book {
         self.serials.push((value, told));
     }
 
-    /// Checks that all lost changes were acknowledged within a span of `most`. Zero allows no loss.
+    /// Checks that all lost changes were acknowledged within an interval of `most`. Zero allows no
+    /// loss.
     pub fn check_lost(&mut self, most: Duration, context: &str) {
         let lost = std::mem::take(&mut self.lost);
         let first = lost.iter().map(|told| told.heard).min();
@@ -191,7 +192,7 @@ impl Book {
         for (item, known) in items.iter().zip(known) {
             assert!(
                 known <= item.tried,
-                "{context}: the server knows {known} steps, more than were tried: {item:?}"
+                "{context}: the server knows {known} steps, more than were attempted: {item:?}"
             );
             self.lost.extend(item.acknowledged.iter().skip(known));
             found += item.acknowledged.len().min(known);

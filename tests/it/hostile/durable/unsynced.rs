@@ -36,8 +36,8 @@ async fn health(world: &World) -> ServingStatus {
     HealthClient::new(channel).check(request).await.unwrap().into_inner().status()
 }
 
-/// Queues a task with a payload of 16 KiB. Returns `None` if the call failed and its fate is
-/// unknown.
+/// Queues a task with a payload of 16 KiB. Returns `None` if the call failed and may have been
+/// executed.
 async fn enqueue(
     world: &World,
     task: &str,

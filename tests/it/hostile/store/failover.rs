@@ -89,7 +89,7 @@ impl Pair {
     async fn in_step(&self) {
         let mark = rand::random::<u32>().to_string();
         self.primary.command(&["SET", "step", &mark]).await.unwrap();
-        eventually("the replica is in step", async || {
+        eventually("the replica is up to date", async || {
             let has = self.replica.command(&["GET", "step"]).await;
             has.is_ok_and(|value| value == redis::Value::BulkString(mark.clone().into_bytes()))
         })

@@ -109,7 +109,7 @@ async fn h5_a_vacant_name_is_visited_again_when_it_can_leave() {
     redis.start_with(&["--appendonly", "no"]).await;
     let mut connection = connect(&redis.url()).await.unwrap();
     let now = Clock::system().now().0;
-    // The next visit is 150 s after the last registration; if that time is over, 150 s from now.
+    // The next visit is 150 s after the last registration; if that time has passed, 150 s from now.
     for (name, noted) in [("days ago", now - 3 * 86_400_000_000), ("lately", now - 60_000_000)] {
         let noted_at = noted.to_string();
         redis.command(&["ZADD", PARTITIONS, &noted_at, name]).await.unwrap();

@@ -1,7 +1,7 @@
 //! H14: ten leases lapse within milliseconds of each other while 20 calls wait.
 //!
-//! Grants and ends are read from the engine's clock. They show how late the server is, however busy
-//! the test machine is.
+//! Grants and ends are read from the engine's clock. They show the delay of the server, however
+//! busy the test machine is.
 
 use bytes::Bytes;
 use tollgate_core::{

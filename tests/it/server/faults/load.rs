@@ -172,7 +172,7 @@ impl Device {
     }
 
     async fn completed(&mut self, task: &str) {
-        // However long the fault lasts, the slot is taken until the completion is answered.
+        // However long the fault lasts, the slot stays in use until the completion is answered.
         for _ in 0..10_000 {
             let asked = self.client.clone();
             let request = timed(complete(&self.pool, &self.name, task));

@@ -20,7 +20,7 @@ fn soak() -> (Duration, ChaCha8Rng) {
 }
 
 /// Prints a summary. Checks that the capacity held and that no call hung.
-async fn tell(load: Load, faults: BTreeMap<&str, usize>, begun: Instant) {
+async fn report(load: Load, faults: BTreeMap<&str, usize>, begun: Instant) {
     let history = load.end().await;
     let (calls, failed, most) = (history.seen.len(), history.failed().count(), history.most_held());
     let longest = history.seen.iter().map(|seen| seen.end - seen.start).max().unwrap();
@@ -82,7 +82,7 @@ async fn soak_one_redis_that_fails_in_every_way() {
         *faults.entry(fault).or_default() += 1;
     }
     load.answered(CALM).await;
-    tell(load, faults, begun).await;
+    report(load, faults, begun).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -90,7 +90,7 @@ async fn soak_one_redis_that_fails_in_every_way() {
 async fn soak_sentinels_that_fail_over_again_and_again() {
     let (length, _) = soak();
     let mut farm = Watched::start(2).await;
-    // Every node that could be promoted must acknowledge.
+    // Every node that could be promoted must acknowledge the writes.
     let config = TempFile::new(&format!(
         "[[pool]]\nmatch = \"*\"\ncapacity = {CAPACITY}\nwait_replicas = 2\n"
     ));
@@ -124,5 +124,5 @@ async fn soak_sentinels_that_fail_over_again_and_again() {
         failovers += 1;
     }
     load.answered(CALM).await;
-    tell(load, BTreeMap::from([("failovers", failovers)]), begun).await;
+    report(load, BTreeMap::from([("failovers", failovers)]), begun).await;
 }

@@ -63,7 +63,7 @@ _MISMATCHES = {
     "WRONG_VERSION_NUMBER": "the server does not use TLS: leave out tls",
 }
 TLS_MISMATCH = "TLS_MISMATCH"
-"""Reason of an error: the server uses TLS and the client does not, or the reverse."""
+"""Reason of an error: the server uses TLS and the client does not, or vice versa."""
 
 
 class _Fork:

@@ -1,4 +1,4 @@
-"""Locks: one owner at a time, for the length of a lease."""
+"""Locks: one owner at a time, for the duration of a lease."""
 
 from __future__ import annotations
 

@@ -166,6 +166,6 @@ class RateLimiter:
         """Iterates over the events of the policy.
 
         `after` is the cursor of an event; "0" starts with the oldest stored event. Default:
-        new events only. Rules in calls have no events.
+        new events only. Rules that are given in calls cause no events.
         """
         return RateWatch(self._policy(), after, self._caller)

@@ -12,12 +12,12 @@ use crate::{
     waiting::Proceed,
 };
 
-/// The answer, and the use of the pool.
+/// The answer, and the usage of the pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admission {
     /// The decision about the task.
     pub decision: AdmitDecision,
-    /// The use of the pool after the decision.
+    /// The usage of the pool after the decision.
     pub usage: PoolUsage,
 }
 
@@ -44,7 +44,8 @@ pub enum AdmitDecision {
         /// Time until a lease expires and frees the slot that the task needs, in µs and without
         /// spreading. 0 if the task waits for something else.
         room_in: u64,
-        /// The tasks that hold a slot, if the answer can be cached and they are at most 128.
+        /// The tasks that hold a slot, if the answer can be cached and there are at most 128 of
+        /// them.
         holders: Option<SlotHolders>,
     },
     /// The call named no task, and none is queued for the device.

@@ -1,11 +1,11 @@
-//! What the engine does with AdmitTask besides asking the store: cached refusals, waiting calls,
-//! acknowledgement by replicas, the limits of namespaces, and the fallback.
+//! What the engine does for AdmitTask in addition to asking the store: cached refusals, waiting
+//! calls, acknowledgement by replicas, the limits of namespaces, and the fallback.
 //!
 //! The waiter is the task of a device. A device that reports without a task waits under an empty task
 //! name; when a slot is free, its oldest queued task gets the slot.
 //!
-//! Leases that the fallback grants are known to this server only. Their tokens are times of its clock,
-//! so a lease that the store grants later has a higher token, as long as the clocks agree.
+//! Leases that the fallback grants are known only to this server. Their tokens are readings of its
+//! clock, so a lease that the store grants later has a higher token, as long as the clocks agree.
 
 use super::{Admission, AdmitDecision, AdmitTask};
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
         Catalog, HeartbeatPool, Pool, PoolUsage, RevokeReason, RevokeTask, Settings, SlotHolders,
         member,
     },
-    denial::{AffectsDenials, Deniable, Effect},
+    denial::{AffectsDenials, Effect, RefusalCaching},
     fallback::{FallbackRule, OnStoreFailure},
     time::{Millis, Timestamp},
     waiting::{Heartbeat, Proceed, WaitingCall, Waits},
@@ -58,7 +58,7 @@ impl AdmitTask {
     }
 }
 
-impl Deniable for AdmitTask {
+impl RefusalCaching for AdmitTask {
     type Denial = FullPool;
 
     fn kind(&self) -> Option<u64> {
@@ -205,7 +205,7 @@ impl Grows for AdmitTask {
         has_room && !waits && self.task.is_some() && pool.task(&member, now).is_none()
     }
 
-    /// A lease, unless the call is refused or its task holds one already.
+    /// A lease, unless the call is refused or its task already holds one.
     fn takes(&self, pool: &Pool, now: Timestamp) -> Option<Takes> {
         let settings = self.settings.under(&pool.overrides);
         // A caller that will be refused anyway gets the refusal instead.
@@ -254,7 +254,7 @@ impl Warms for AdmitTask {
 impl AdmitTask {
     pub(super) const FALLBACK: FallbackRule<AdmitTask> = FallbackRule {
         has_no_share: AdmitTask::has_no_share,
-        ..FallbackRule::new(AdmitTask::on_store_failure, AdmitTask::refused, AdmitTask::shared)
+        ..FallbackRule::new(AdmitTask::on_store_failure, AdmitTask::refused, AdmitTask::for_one_of)
     };
 
     /// Only the store knows the queued tasks of a device.
@@ -273,11 +273,11 @@ impl AdmitTask {
     }
 
     fn has_no_share(&self, replicas: u32) -> bool {
-        self.settings.capacity > 0 && self.settings.shared(replicas).capacity == 0
+        self.settings.capacity > 0 && self.settings.for_one_of(replicas).capacity == 0
     }
 
-    /// No call waits for a share.
-    fn shared(&self, replicas: u32) -> AdmitTask {
-        AdmitTask { settings: self.settings.shared(replicas), waiting: None, ..self.clone() }
+    /// No call waits within a share.
+    fn for_one_of(&self, replicas: u32) -> AdmitTask {
+        AdmitTask { settings: self.settings.for_one_of(replicas), waiting: None, ..self.clone() }
     }
 }

@@ -1,9 +1,9 @@
 //! The ends of leases, attempts and queued tasks, and their events; the twin of
 //! `lua/lib/expiry.lua` and of a part of `admit.lua`.
 //!
-//! An *expiry* happens when its time comes. It is *processed* later: by the next decision about the
-//! task, by a grant, or by the sweeper. Processing logs events in order of slot end, as many as the
-//! allowance permits, and removes expired tasks from the queue.
+//! An *expiry* happens at its time. It is *processed* later: by the next decision on the task, by a
+//! grant, or by the sweeper. Processing logs events in order of slot end, as many as the allowance
+//! permits, and removes expired tasks from the queue.
 //!
 //! Decisions compare times, so their answer does not depend on whether an expiry is processed. The
 //! exception is a grant: it waits while the events, with the grant, would show more leases than the
@@ -98,7 +98,7 @@ impl Pool {
     }
 
     /// The member as stored in the record, to share its memory.
-    pub(in crate::admission) fn shared(&self, member: &[u8]) -> Member {
+    pub(in crate::admission) fn interned(&self, member: &[u8]) -> Member {
         let known = self.tasks.get_key_value(member).map(|(member, _)| member.clone());
         known.unwrap_or_else(|| Member::from(member))
     }
@@ -131,11 +131,11 @@ impl Pool {
             return;
         }
         if task.attempt() >= settings.max_attempts {
-            self.log_task(EventKind::Dead, self.shared(member), &task, None, settings, now);
+            self.log_task(EventKind::Dead, self.interned(member), &task, None, settings, now);
             self.leave_queue(member, task, QueueState::Dead, settings, now);
         } else {
             // Token 0: the task has expired, not its lease.
-            self.log_expired(self.shared(member), 0, task.attempt(), settings, now);
+            self.log_expired(self.interned(member), 0, task.attempt(), settings, now);
             self.leave_queue(member, task, QueueState::Expired, settings, now);
         }
     }
@@ -172,7 +172,7 @@ impl Pool {
     ) {
         self.leases.remove(task.slot_end, member);
         self.record_lapsed(&lapsed_of(member, &task));
-        self.log_task(EventKind::Expired, self.shared(member), &task, None, settings, now);
+        self.log_task(EventKind::Expired, self.interned(member), &task, None, settings, now);
         self.end_attempt(member, task, settings, now);
     }
 

@@ -31,8 +31,8 @@ statuses! { EXPORT_ON_HOLD = 1 }
 const POOL: u8 = b'p';
 /// The source of the queued tasks.
 const QUEUED: u8 = b'q';
-/// The source of leases. It sorts after the task records: a lease counts where its record is
-/// missing.
+/// The source of leases. It sorts after the task records, because a lease matters only if its
+/// record is missing.
 const LEASES: u8 = b'x';
 
 /// The persisted head.
@@ -269,7 +269,7 @@ fn short(number: u64) -> Result<u32, Error> {
     u32::try_from(number).map_err(|_| Error::Corrupt(format!("{number} is out of range")))
 }
 
-/// A time that is 0 for none.
+/// Reads a time, where 0 stands for none.
 fn time(number: u64) -> Option<Timestamp> {
     Some(Timestamp(number)).filter(|time| time.0 > 0)
 }

@@ -29,8 +29,8 @@ pub struct PoolLine {
 
 /// A task. The fields of the lease are 0 before the first lease.
 ///
-/// It differs from [`Task`]: the state is a name with its data beside it, and a task in the queue
-/// has no `forget`. In memory and in a data directory a state without data is smaller.
+/// It differs from [`Task`]: the state is a name with its data next to it, and a task in the queue
+/// has no `forget`. In memory and in a data directory, a state without data is smaller.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskLine {
@@ -46,8 +46,8 @@ pub struct TaskLine {
     slot_end: Timestamp,
     /// When the entry expires. Unset exactly for a task that is in the queue, which never expires.
     forget: Option<Timestamp>,
-    /// Whether a caller knows of the lease: its grant was repeated, or it was renewed. Such a lease
-    /// is not revoked.
+    /// Whether a caller knows about the lease, because its grant was repeated or it was renewed.
+    /// Such a lease is not revoked.
     #[serde(default)]
     told: bool,
     /// Whether the lease counts towards the capacity, or its end has no event yet.

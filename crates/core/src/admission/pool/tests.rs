@@ -34,11 +34,11 @@ fn a_swept_pool_is_vacant() {
     }
     pool.sweep(Timestamp(10), 100, &mut Bin::new());
     assert!(!pool.is_vacant(Timestamp(10)) && pool.in_use() == 0);
-    assert_eq!(pool.tasks.len(), 10, "no event tells of the ends yet");
+    assert_eq!(pool.tasks.len(), 10, "no event reports the ends yet");
     pool.reclaim(&Settings::default(), &mut Allowance::new(), Timestamp(10));
     let mut bin = Bin::new();
     pool.sweep(Timestamp(10), 4, &mut bin);
-    assert_eq!((pool.tasks.len(), bin.len()), (6, 4), "they are dropped by whoever sweeps");
+    assert_eq!((pool.tasks.len(), bin.len()), (6, 4), "the next sweep drops them");
     pool.sweep(Timestamp(10), 100, &mut Bin::new());
     let forgotten = Timestamp(10).after(crate::collections::KEPT);
     pool.sweep(forgotten, 100, &mut Bin::new());
@@ -59,7 +59,7 @@ fn an_old_history_is_dropped_in_steps() {
     for _ in 0..10 {
         assert!(!pool.is_vacant(lapsed));
         assert_eq!(pool.sweep(lapsed, 100, &mut Bin::new()), 100);
-        assert!(pool.events.is_none(), "nobody reads it any more");
+        assert!(pool.events.is_none(), "nothing reads it any more");
     }
     assert!(pool.is_vacant(lapsed));
 }

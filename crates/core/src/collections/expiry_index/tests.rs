@@ -87,7 +87,7 @@ fn counting_many_expired_entries_visits_few_chunks() {
     assert!(ends.chunks.len() < 30 && room < 8000, "{} {room}", ends.chunks.len());
 }
 
-/// The fuzzer found an entry at the time of the first count, in a data directory.
+/// The fuzzer found this: a data directory with an entry at the time of the first count.
 #[test]
 fn entries_of_time_zero_are_counted() {
     let entries: BTreeSet<End> = (0..3).map(|number| (Timestamp(number), name(number))).collect();

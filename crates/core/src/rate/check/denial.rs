@@ -11,7 +11,7 @@ use std::{
 
 use super::{Answer, CheckOutcome, CheckRate, LimitUse, Verdict};
 use crate::{
-    denial::{AffectsDenials, Deniable, Effect},
+    denial::{AffectsDenials, Effect, RefusalCaching},
     rate::{Rule, TierAction},
     time::{Millis, Timestamp},
 };
@@ -31,7 +31,7 @@ pub struct RefusedKey {
     answer: Answer,
 }
 
-impl Deniable for CheckRate {
+impl RefusalCaching for CheckRate {
     type Denial = RefusedKey;
 
     /// Calls with a request id are not cacheable: their answers are stored where all servers find

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// The text of each file below `lua/`, by its path without `.lua`.
 pub(crate) type Files = BTreeMap<String, String>;
 
-/// A script with all that it includes.
+/// A script with everything that it includes.
 #[derive(Debug)]
 pub(crate) struct Built {
     /// `capability/verb`.
@@ -103,7 +103,7 @@ fn visit<'a>(
     }
     let lines = header(text).iter().filter(|line| line.starts_with(INCLUDE)).count();
     if lines != text.matches("@include").count() {
-        return Err(format!("lua/{file}.lua: an @include that is no line of the header"));
+        return Err(format!("lua/{file}.lua: an @include outside the header"));
     }
     path.push(file);
     for included in includes(text) {

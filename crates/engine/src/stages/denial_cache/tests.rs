@@ -10,7 +10,7 @@ use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 use super::*;
 use tollgate_core::{
     admission::{Admission, AdmitDecision, AdmitTask},
-    denial::Deniable,
+    denial::RefusalCaching,
     rate::{Answer, CheckOutcome, CheckRate, ResetRate, UnbanKey, Verdict},
 };
 use world::*;

@@ -2,7 +2,7 @@ package io.tollgate;
 
 /** What became of one task of a batch. */
 public enum EnqueueStatus {
-  /** It is the last one in the queue of its device. */
+  /** The task is now the last one in the queue of its device. */
   ENQUEUED,
   /** It is known: queued, running or remembered. Nothing changed. */
   DUPLICATE,

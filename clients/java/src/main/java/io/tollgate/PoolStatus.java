@@ -3,7 +3,7 @@ package io.tollgate;
 import java.time.Duration;
 
 /**
- * A pool as it is now.
+ * The current state of a pool.
  *
  * @param name its name
  * @param usage its usage

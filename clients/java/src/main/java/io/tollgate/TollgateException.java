@@ -33,7 +33,7 @@ public sealed class TollgateException extends RuntimeException permits QuantityD
     @Serial private static final long serialVersionUID = 1L;
   }
 
-  /** Reason of an error: the server uses TLS and the client does not, or the reverse. */
+  /** Reason of an error: the server uses TLS and the client does not, or vice versa. */
   static final String TLS_MISMATCH = "TLS_MISMATCH";
 
   /** The text of the GOAWAY frame of a server that requires TLS. */
