@@ -81,12 +81,12 @@ impl<T: Topic> TopicReader<T> {
     /// Reads new events into the ring. Returns whether more are stored.
     async fn read(&mut self) -> Result<bool, Error> {
         let engine = &self.feeds.engine;
-        let deadline = monotonic() + READ_MAX;
+        let (deadline, before) = (monotonic() + READ_MAX, engine.epoch());
         let batch = self.place.read_on(engine, &self.topic, FEED_PAGE, deadline).await?;
-        // The answer may come from a new primary.
-        let epoch = engine.epoch();
-        self.was_down |= epoch != self.epoch;
-        self.epoch = epoch;
+        // The answer may come from a new primary. If the epoch changed during the read, the answer may
+        // also be the last one of the old primary, and the next read is the first of the new one.
+        self.was_down |= engine.epoch() != self.epoch;
+        self.epoch = before;
         // An expired history was read to its end before, so nothing is missing.
         let is_loss = |gap: &Gap<_>| self.was_down || !gap.may_be_lapse;
         let tells_gap = batch.gap.as_ref().is_some_and(is_loss);
