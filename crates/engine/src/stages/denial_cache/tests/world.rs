@@ -85,7 +85,7 @@ impl World {
         (result.unwrap(), false)
     }
 
-    /// Takes the only slot of a pool.
+    /// Occupies the only slot of a pool.
     pub(super) fn fill(&self, pool: &str) {
         self.asked(&admit(pool, "holder"));
     }
@@ -128,7 +128,7 @@ fn task_name(pool: &str, task: &str) -> TaskName {
     TaskName { pool: name(pool), device: name(task), task: name("t") }
 }
 
-/// Each task has a device of its own.
+/// Returns an admission of a task that has its own device.
 pub(super) fn admit(pool: &str, task: &str) -> AdmitTask {
     let TaskName { pool, device, task } = task_name(pool, task);
     let settings = settings();
