@@ -56,7 +56,7 @@ impl Default for Error {
 }
 
 impl Error {
-    /// The reason of a reservation for an order that holds another quantity. The code is
+    /// The reason of a reservation for an order that holds a different quantity. The code is
     /// FAILED_PRECONDITION, and `held_quantity` is set.
     pub const QUANTITY_DIFFERS: &str = "QUANTITY_DIFFERS";
 

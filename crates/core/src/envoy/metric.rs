@@ -38,7 +38,7 @@ impl Found<'_> {
     }
 }
 
-/// The value of an entry in the name.
+/// Returns the value of an entry as it appears in the name.
 fn value<'e>((key, value): Entry<'e>, by: MatchedBy<'e>, is_wanted: bool) -> &'e [u8] {
     match by {
         MatchedBy::Value => value,

@@ -41,7 +41,7 @@ impl Preflight {
         for (key, value) in info.lines().filter_map(|line| line.trim_end().split_once(':')) {
             let value = value.to_owned();
             match key {
-                // Valkey reports the Redis version that it is compatible with here.
+                // In this field, Valkey reports the Redis version that it is compatible with.
                 "redis_version" => preflight.version = Some(value),
                 "maxmemory_policy" => preflight.policy = Some(value),
                 "role" => preflight.role = Some(value),
