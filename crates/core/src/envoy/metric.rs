@@ -8,8 +8,8 @@ use super::{
 };
 
 impl Found<'_> {
-    /// The counters of the rule: its own, or with `detailed_metric` or `value_to_metric` those of
-    /// the values.
+    /// Returns the counters of the rule: its own, or with `detailed_metric` or `value_to_metric`
+    /// those of the values.
     pub fn counters<'e>(
         &self,
         domain: &str,

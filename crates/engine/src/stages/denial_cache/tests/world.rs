@@ -159,7 +159,7 @@ pub(super) fn meter() -> MeterName {
     MeterName::new(None, &name("key"))
 }
 
-/// Two rules that count the same usage.
+/// Returns two rules that count the same usage.
 pub(super) fn rules(random: &mut ChaCha8Rng) -> [Arc<Rule>; 2] {
     let algorithms = [
         Algorithm::FixedWindow,
