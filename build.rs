@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The files to compile, in the order of their names.
+/// Returns the files to compile, in the order of their names.
 fn protos() -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let mut files = vec![PathBuf::from(ENVOY)];
     for entry in fs::read_dir(CONTRACT)? {
@@ -66,7 +66,7 @@ fn protos() -> Result<Vec<PathBuf>, Box<dyn Error>> {
     Ok(files)
 }
 
-/// The commit and the target of the build, for `--version`.
+/// Returns the commit and the target of the build, for `--version`.
 ///
 /// Needs neither git nor a checkout, and is the same for the same commit. A debug build names no
 /// commit: otherwise each commit would compile the crate again.

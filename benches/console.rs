@@ -175,8 +175,8 @@ async fn open(
     sleep(Duration::from_secs(2)).await;
 }
 
-/// The server's share of a core in percent, while a lease is granted and completed now and then.
-/// `next` is the number of the next task.
+/// Returns the server's share of a core in percent, while a lease is granted and completed now and
+/// then. `next` is the number of the next task.
 async fn usage(server: &Process, client: &mut Client, next: &mut usize, watch: Duration) -> f64 {
     let (before, start) = (cpu(server.id()), monotonic());
     while start.elapsed() < watch {

@@ -64,7 +64,7 @@ pub use stock::StockHandlers;
 pub use traces::Tracer;
 pub use verbs::counted_verbs;
 
-/// The names of the services, as in health checks.
+/// Returns the names of the services, as in health checks.
 pub(crate) fn services() -> impl Iterator<Item = &'static str> {
     // The last one is the name that health checks of envoyproxy/ratelimit use.
     access::Service::ALL.into_iter().map(access::Service::full_name).chain(["ratelimit"])

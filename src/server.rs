@@ -83,7 +83,7 @@ pub fn adapted(rules: DecisionRules, engine: &Engine) -> DecisionRules {
     DecisionRules { pools, sequences, ..rules }
 }
 
-/// The background work: of the engine, and the report of reached limits. Never completes.
+/// Returns the background work: of the engine, and the report of reached limits. Never completes.
 ///
 /// Boxed, because the nested future types exceed the compiler's limit.
 fn maintain(

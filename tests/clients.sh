@@ -1,5 +1,6 @@
-# !/usr/bin/env bash Checks the client libraries: runs the checks of each language, and then the
-# common scenarios with its library.
+#!/usr/bin/env bash
+# Checks the client libraries: runs the checks of each language, and then the common scenarios with
+# its library.
 #
 #   ./tests/clients.sh [--workspace-tested] [LANGUAGE…]    go, java, python, rust, typescript
 #

@@ -31,7 +31,8 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// All files below `folder` with this extension, and their text; without those that npm installs.
+/// Returns all files below `folder` with this extension, and their text; without those that npm
+/// installs.
 fn files(folder: &str, ending: &str) -> Vec<(PathBuf, String)> {
     let (mut found, mut folders) = (Vec::new(), vec![root().join(folder)]);
     while let Some(folder) = folders.pop() {
@@ -49,18 +50,19 @@ fn files(folder: &str, ending: &str) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// The code of the program: the server and its crates.
+/// Returns the code of the program: the server and its crates.
 fn sources() -> Vec<(PathBuf, String)> {
     ["src", "crates"].into_iter().flat_map(|folder| files(folder, "rs")).collect()
 }
 
-/// The code of a file: no comments, no text after `#[cfg(test)]`.
+/// Returns the code of a file: no comments, no text after `#[cfg(test)]`.
 fn code(text: &str) -> String {
     let code = text.split("#[cfg(test)]").next().unwrap();
     code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
 }
 
-/// The first path segments of a group of imports: `a::{b, c}, d}` gives ` crate::a:: crate::d`.
+/// Returns the first path segments of a group of imports: `a::{b, c}, d}` gives ` crate::a::
+/// crate::d`.
 fn names_of(group: &str) -> String {
     let (mut depth, mut names) = (0, " crate::".to_owned());
     for letter in group.chars() {
@@ -148,7 +150,7 @@ fn is_test(path: &Path) -> bool {
     path.with_extension("").iter().any(|name| name == "tests")
 }
 
-/// The code of a file, and after it the separate paths of each `use crate::{…}`.
+/// Returns the code of a file, and after it the separate paths of each `use crate::{…}`.
 fn code_with_imports(text: &str) -> String {
     let code = code(text);
     let groups: String = code.split("use crate::{").skip(1).map(names_of).collect();
@@ -218,7 +220,8 @@ const FOREIGN: [(&str, &[&str]); 7] = [
     ("fleet", &["redis", "redb"]),
 ];
 
-/// The crates that Cargo builds for a crate of `crates`, itself included, without those of its tests.
+/// Returns the crates that Cargo builds for a crate of `crates`, itself included, without those of
+/// its tests.
 fn tree(name: &str) -> BTreeSet<String> {
     let tree = Command::new(env!("CARGO"))
         .args(["tree", "--locked", "--offline", "--edges", "normal", "--prefix", "none"])

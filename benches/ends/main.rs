@@ -124,7 +124,7 @@ pub(crate) fn admit(pool: &str, device: &str, task: &str, lease_ms: u64) -> pb::
     }
 }
 
-/// The time of this machine in µs; the servers and Redis have the same clock.
+/// Returns the time of this machine in µs; the servers and Redis have the same clock.
 pub(crate) fn now() -> u64 {
     Clock::system().now().0
 }
@@ -133,7 +133,7 @@ pub(crate) fn micros(time: &prost_types::Timestamp) -> u64 {
     time.seconds as u64 * 1_000_000 + time.nanos as u64 / 1000
 }
 
-/// The value of a flag.
+/// Returns the value of a flag.
 fn flag(name: &str) -> Option<String> {
     env::args().skip_while(|argument| argument != name).nth(1)
 }

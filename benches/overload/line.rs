@@ -90,7 +90,7 @@ impl Line {
         })
     }
 
-    /// Number of calls without an answer.
+    /// Returns the number of calls without an answer.
     pub(crate) fn in_flight(&self) -> usize {
         self.open.len()
     }

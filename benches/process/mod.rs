@@ -18,7 +18,7 @@ impl Process {
         Process(child.unwrap_or_else(|error| panic!("cannot start {}: {error}", name.display())))
     }
 
-    /// The process id.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.0.id()
     }
@@ -60,7 +60,7 @@ pub(crate) fn serve<'a>(arguments: impl IntoIterator<Item = &'a str>) -> (Proces
     serve_by(Path::new(env!("CARGO_BIN_EXE_tollgate")), arguments)
 }
 
-/// The same with another build of the program.
+/// Does the same with another build of the program.
 pub(crate) fn serve_by<'a>(
     program: &Path,
     arguments: impl IntoIterator<Item = &'a str>,

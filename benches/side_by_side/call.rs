@@ -39,17 +39,17 @@ impl Call {
         Call { path, body, places, accepts }
     }
 
-    /// The same call with another expected reply.
+    /// Returns the same call with another expected reply.
     pub(crate) fn expecting(self, accepts: fn(&[u8]) -> bool) -> Call {
         Call { accepts, ..self }
     }
 
-    /// Length of the message in bytes.
+    /// Returns the length of the message in bytes.
     pub(crate) fn length(&self) -> usize {
         self.body.len() - PREFIX
     }
 
-    /// The request body for a call number.
+    /// Returns the request body for a call number.
     pub(crate) fn body(&self, number: u64) -> Bytes {
         let mut body = BytesMut::from(self.body.as_slice());
         for at in &self.places {
@@ -96,7 +96,7 @@ fn field_1(mut message: &[u8]) -> Option<(&[u8], &[u8])> {
     message.split_at_checked(usize::try_from(length).ok()?)
 }
 
-/// Start of an unexpected reply in hexadecimal, short enough to read.
+/// Returns the start of an unexpected reply in hexadecimal, short enough to read.
 pub(crate) fn hexadecimal(received: &[u8]) -> String {
     received.iter().take(48).fold(String::new(), |mut text, byte| {
         let _: fmt::Result = write!(text, "{byte:02x}");
@@ -113,7 +113,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// A load of one call.
+    /// Returns a load of one call.
     pub(crate) fn of(call: Call, numbers: u64) -> Load {
         Load { calls: vec![call], numbers }
     }

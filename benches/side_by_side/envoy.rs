@@ -53,7 +53,7 @@ struct Measured {
     outage: [f64; 2],
 }
 
-/// A call of one descriptor that passes.
+/// Returns a call of one descriptor that passes.
 pub(crate) fn granted() -> Call {
     call((1, false), first_is::<OK>)
 }
@@ -77,18 +77,19 @@ impl Envoy {
         Envoy(measured(options).await)
     }
 
-    /// The 99th percentile of UNAVAILABLE without Redis, in µs.
+    /// Returns the 99th percentile of UNAVAILABLE without Redis, in µs.
     pub(crate) fn outage(&self) -> Option<f64> {
         self.0.as_ref().ok().map(|measured| measured.outage[1])
     }
 
-    /// The median of a figure of a load.
+    /// Returns the median of a figure of a load.
     fn median(&self, place: Place, value: fn(&Run) -> f64) -> Option<f64> {
         let runs = self.0.as_ref().ok()?.runs.get(&place)?;
         Some(median(runs.iter().map(value)))
     }
 
-    /// A figure of Tollgate divided by that of the peer, for each load with 64 calls in flight.
+    /// Returns a figure of Tollgate divided by that of the peer, for each load with 64 calls in
+    /// flight.
     fn ratios(&self, value: fn(&Run) -> f64) -> impl Iterator<Item = f64> {
         LOADS.into_iter().filter_map(move |asked| {
             let busy = IN_FLIGHT[1];
@@ -97,12 +98,12 @@ impl Envoy {
         })
     }
 
-    /// The least ratio of calls a second.
+    /// Returns the least ratio of calls a second.
     pub(crate) fn rate(&self) -> Option<f64> {
         self.ratios(|run| run.rate).reduce(f64::min)
     }
 
-    /// The highest ratio of the server's CPU of a call.
+    /// Returns the highest ratio of the server's CPU of a call.
     pub(crate) fn cpu(&self) -> Option<f64> {
         self.ratios(|run| run.server).reduce(f64::max)
     }

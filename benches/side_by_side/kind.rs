@@ -89,12 +89,12 @@ impl Kind {
         }
     }
 
-    /// The decisions of a call. Figures of a load are by decision.
+    /// Returns the decisions of a call. Figures of a load are by decision.
     pub(crate) fn decisions(self) -> f64 {
         if self == Kind::Batches { BATCH as f64 } else { 1.0 }
     }
 
-    /// The load with granted calls, if this one has refused calls.
+    /// Returns the load with granted calls, if this one has refused calls.
     pub(crate) fn granted(self) -> Option<Kind> {
         match self {
             Kind::Full => Some(Kind::Pairs),
@@ -106,7 +106,7 @@ impl Kind {
         }
     }
 
-    /// The load for a Tollgate with our configuration.
+    /// Returns the load for a Tollgate with our configuration.
     pub(crate) fn load(self) -> Load {
         match self {
             Kind::Pairs => Load { calls: vec![admit(), complete()], numbers: ENDLESS },
@@ -124,7 +124,7 @@ impl Kind {
         }
     }
 
-    /// The call that uses up the capacity before a load with refused calls.
+    /// Returns the call that uses up the capacity before a load with refused calls.
     pub(crate) fn preparation(self) -> Option<Call> {
         match self {
             Kind::Full => Some(fill()),
@@ -139,7 +139,7 @@ impl Kind {
         }
     }
 
-    /// The same load for the echo, with messages of equal length.
+    /// Returns the same load for the echo, with messages of equal length.
     pub(crate) fn echo(self) -> Load {
         let load = self.load();
         let echoes = load.calls.iter().map(|call| {
@@ -151,7 +151,7 @@ impl Kind {
     }
 }
 
-/// A name of 16 bytes that no other call has.
+/// Returns a name of 16 bytes that no other call has.
 fn own(of: &str) -> String {
     format!("{of}{NUMBER}")
 }
@@ -230,7 +230,7 @@ fn rate(policy: &str, accepts: fn(&[u8]) -> bool) -> Call {
     Call::new(CHECK, &message, accepts)
 }
 
-/// A check of a key with the call's number.
+/// Returns a check of a key with the call's number.
 pub(crate) fn check(policy: &str) -> Call {
     rate(policy, first_is::<{ pb::RateVerdict::Allow as u8 }>)
 }

@@ -41,7 +41,7 @@ pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("side_by_side")
 }
 
-/// The measured program.
+/// Returns the measured program.
 pub(crate) fn program(options: &Options) -> &Path {
     options.server.as_deref().unwrap_or(Path::new(env!("CARGO_BIN_EXE_tollgate")))
 }

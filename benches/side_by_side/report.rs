@@ -59,13 +59,13 @@ impl fmt::Display for Report<'_> {
 }
 
 impl Report<'_> {
-    /// The number of calls in flight for tables with a single number.
+    /// Returns the number of calls in flight for tables with a single number.
     fn main(&self) -> u32 {
         let all = &self.options.in_flight;
         if all.contains(&256) { 256 } else { all.iter().copied().max().unwrap_or(1) }
     }
 
-    /// The measured rows of this project.
+    /// Returns the measured rows of this project.
     fn rows(&self) -> impl Iterator<Item = &'static str> {
         ROWS.into_iter().filter(|row| self.results.knows(row))
     }
@@ -124,7 +124,7 @@ impl Report<'_> {
         ]
     }
 
-    /// The peers, each beside our rows of the load closest to its call.
+    /// Returns the peers, each beside our rows of the load closest to its call.
     fn peers(&self, in_flight: u32) -> Table {
         let heading = ["load", "row", "keeps counts in"];
         let numbers: Vec<String> =

@@ -26,7 +26,7 @@ impl Results {
         self.runs.keys().any(|(_, _, of)| *of == row)
     }
 
-    /// The median of `value` over the runs; `None` without runs.
+    /// Returns the median of `value` over the runs; `None` without runs.
     pub(crate) fn median(&self, place: Place, value: impl Fn(&Run) -> f64) -> Option<f64> {
         let runs = self.runs.get(&place)?;
         Some(median(runs.iter().map(value)))

@@ -47,13 +47,13 @@ pub(crate) struct Row {
     pub(crate) redis_port: Option<u16>,
 }
 
-/// An address on this machine.
+/// Returns an address on this machine.
 pub(crate) fn loopback(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
 impl Row {
-    /// A row of a started server; waits until it accepts connections.
+    /// Creates a row of a started server; waits until it accepts connections.
     pub(crate) async fn new(
         name: &'static str,
         address: SocketAddr,
@@ -77,7 +77,7 @@ impl Row {
         Ok(Row { name, address, loads, meter, numbers_used: 0, server, redis, redis_port })
     }
 
-    /// The echo: this program with `--echo`.
+    /// Returns the echo: this program with `--echo`.
     pub(crate) async fn echo(kinds: &[Kind], port: u16) -> Result<Row, String> {
         let program = env::current_exe().map_err(|error| error.to_string())?;
         let address = loopback(port);
@@ -86,7 +86,7 @@ impl Row {
         Row::new(ECHO, address, loads, server, None).await
     }
 
-    /// A Tollgate in memory, or with a separate Redis on `redis_port`.
+    /// Returns a Tollgate in memory, or with a separate Redis on `redis_port`.
     pub(crate) async fn tollgate(
         name: &'static str,
         program: &Path,

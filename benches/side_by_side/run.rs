@@ -51,7 +51,8 @@ impl Run {
 }
 
 impl Run {
-    /// The same figures by decision, for calls of several decisions. Latencies stay those of calls.
+    /// Returns the same figures by decision, for calls of several decisions. Latencies stay those
+    /// of calls.
     pub(crate) fn by_decision(self, decisions: f64) -> Run {
         Run {
             rate: self.rate * decisions,
@@ -65,7 +66,7 @@ impl Run {
     }
 }
 
-/// The number of unexpected replies, and the most frequent one.
+/// Returns the number of unexpected replies, and the most frequent one.
 pub(crate) fn otherwise(wrong: &BTreeMap<String, u64>) -> String {
     let all: u64 = wrong.values().sum();
     match wrong.iter().max_by_key(|(_, count)| **count) {
@@ -74,13 +75,13 @@ pub(crate) fn otherwise(wrong: &BTreeMap<String, u64>) -> String {
     }
 }
 
-/// A quantile in µs of sorted latencies in ns.
+/// Returns a quantile in µs of sorted latencies in ns.
 fn quantile(sorted: &[u32], quantile: f64) -> f64 {
     let at = (sorted.len() as f64 * quantile) as usize;
     sorted.get(at).or(sorted.last()).map_or(0.0, |nanos| f64::from(*nanos) / 1000.0)
 }
 
-/// The median; of an even number of values, the mean of the middle two.
+/// Returns the median; of an even number of values, the mean of the middle two.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);

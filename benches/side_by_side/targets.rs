@@ -22,7 +22,7 @@ struct Targets {
     table: Table,
 }
 
-/// All targets that this run has measured.
+/// Returns all targets that this run has measured.
 pub(crate) fn table(results: &Results, besides: &Besides) -> Table {
     let mut targets = Targets { table: Table::new(["what", "target", "measured", "met"]) };
     targets.of_echo(results);

@@ -104,7 +104,7 @@ fn run(server: &Server, authorization: Option<&str>) -> Run {
     }
 }
 
-/// The h2load command for a server, without the number of calls or the duration.
+/// Returns the h2load command for a server, without the number of calls or the duration.
 fn load(server: &Server, authorization: Option<&str>, connections: u32, in_flight: u32) -> Command {
     let mut command = Command::new("h2load");
     command

@@ -88,8 +88,8 @@ impl Server {
         Server { kind, url, authorization, folder, process }
     }
 
-    /// The path of a file in the folder. `message` is the message of each call; `beta` is the token
-    /// of the caller in another namespace.
+    /// Returns the path of a file in the folder. `message` is the message of each call; `beta` is
+    /// the token of the caller in another namespace.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -117,7 +117,7 @@ fn written(folder: &Path, name: &str, text: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// The configuration of a kind, and the credentials of a call.
+/// Returns the configuration of a kind, and the credentials of a call.
 fn configure(folder: &Path, kind: Kind) -> (String, Option<String>) {
     let bearer = |token: &str| Some(format!("authorization: Bearer {token}"));
     match kind {
@@ -168,7 +168,7 @@ fn configure(folder: &Path, kind: Kind) -> (String, Option<String>) {
     }
 }
 
-/// A caller with the token `token of NAME`.
+/// Returns a caller with the token `token of NAME`.
 fn caller(name: &str, namespace: &str) -> String {
     let digest = digest(&SHA256, format!("token of {name}").as_bytes());
     let digest: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -178,7 +178,7 @@ fn caller(name: &str, namespace: &str) -> String {
     )
 }
 
-/// A request against a limit that is never reached.
+/// Returns a request against a limit that is never reached.
 pub(crate) fn against() -> Against {
     let limit = pb::Limit {
         max: Some(1_000_000_000),
@@ -189,7 +189,7 @@ pub(crate) fn against() -> Against {
     Against::Rule(pb::Rule { limits: vec![limit], ..pb::Rule::default() })
 }
 
-/// The message of a call, with the gRPC prefix.
+/// Returns the message of a call, with the gRPC prefix.
 fn message() -> Vec<u8> {
     let call = pb::CheckRateRequest {
         key: "caller:17".to_owned(),

@@ -10,7 +10,7 @@ import (
 )
 
 // IPv6Bits is the number of bits of an IPv6 address that identify a caller by default: one host
-// usually has a whole /64.
+// usually owns a whole /64.
 const IPv6Bits = 64
 
 // AddressKey returns the key of an address, such as "ip:192.0.2.7". The addresses of an IPv6

@@ -18,7 +18,7 @@ def test_several_tasks_are_admitted_in_order(client, observer, name):
     assert tokens == [str(leases[f"t-{i}"].fencing_token) for i in range(3)]
 
 
-def test_an_item_of_several_pools(client, observer, name):
+def test_items_of_several_pools_are_admitted_together(client, observer, name):
     batch = [{"pool": f"{name}-{i % 3}", "device": "d-1", "task": f"t-{i}"} for i in range(9)]
     results = client.admit_many(items=batch)["results"]
     assert [each["outcome"] for each in results] == ["ADMITTED"] * 9
@@ -56,7 +56,7 @@ def test_several_leases_are_renewed(client, observer, name):
     assert all(lease.expires_in.seconds > 5 for lease in observer.leases(name).values())
 
 
-def test_more_items_than_a_call_takes(client, observer, name):
+def test_more_items_than_a_call_accepts_are_split(client, observer, name):
     observer.configure(name, capacity=2000)
     results = client.admit_many(items=items(name, 1500, lease=600))["results"]
     assert [each.get("outcome") for each in results] == ["ADMITTED"] * 1500

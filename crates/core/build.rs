@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The table of all scripts, as Rust.
+/// Returns the table of all scripts, as Rust.
 fn scripts() -> Result<String, Box<dyn Error>> {
     let (mut code, mut all, mut open) = (String::new(), String::new(), String::new());
     for (index, script) in include::build(&lua_files()?)?.into_iter().enumerate() {

@@ -1,6 +1,6 @@
 """A device backend that asks Tollgate before each task of its devices.
 
-The pool lets a few tasks run at once; the other devices wait. The library sets deadlines,
+The pool lets a few tasks run at a time; the other devices wait. The library sets deadlines,
 repeats calls, and renews the lease of a running task.
 """
 
@@ -58,9 +58,9 @@ class Backend:
             # STALE_TOKEN or UNKNOWN: nothing was recorded, so ask again.
 
     async def work(self, seconds: float, token: int) -> bytes:
-        """Works. A loss of the lease cancels it.
+        """Does the work. It is cancelled if the lease is lost.
 
-        A real backend passes the token to the external system, which can then refuse
+        A real backend passes the token to the external system, which can then reject
         a device whose lease has ended.
         """
         await asyncio.sleep(seconds)

@@ -136,7 +136,7 @@ impl ConfigValues {
         hash
     }
 
-    /// The values by key, without secrets.
+    /// Returns the values by key, without secrets.
     pub(super) fn shown(&self) -> Vec<(String, String)> {
         self.0.iter().map(|(key, value)| (key.clone(), value.shown.clone())).collect()
     }
@@ -242,7 +242,7 @@ impl ConfigValues {
     }
 }
 
-/// The section of a key, or the key itself.
+/// Returns the section of a key, or the key itself.
 pub(super) fn section_of(key: &str) -> &str {
     key.split(['.', '[']).next().unwrap_or_default()
 }

@@ -43,7 +43,7 @@ pub(super) struct EnvoySection {
 }
 
 impl EnvoySection {
-    /// The settings of all domains.
+    /// Returns the settings of all domains.
     pub(super) fn settings(&self) -> EnvoySettings {
         let default = EnvoySettings::default();
         EnvoySettings {

@@ -185,7 +185,7 @@ impl Inputs {
         build(file.parsed.clone()?, KeySet::Read(&self.key_set)).map_err(ConfigError::new)
     }
 
-    /// The section `[jwt]`, if the file can be parsed.
+    /// Returns the section `[jwt]`, if the file can be parsed.
     pub(super) fn jwt(&self) -> Option<&JwtSection> {
         self.file.as_ref()?.parsed.as_ref().ok()?.jwt.as_ref()
     }
@@ -198,7 +198,7 @@ impl Inputs {
         self.tls.as_ref().map(|(_, contents)| contents)
     }
 
-    /// The document of the key set, if there is one.
+    /// Returns the document of the key set, if there is one.
     fn key_set(&self) -> Option<&[u8]> {
         self.key_set.as_deref().ok().filter(|document| !document.is_empty())
     }

@@ -18,7 +18,7 @@ const MUTATIONS: usize = 3_000;
 /// Maximum size of an input, in bytes.
 const BYTES_MAX: usize = 4_096;
 
-/// The inputs of each target, in the order of the archive, which is that of their names.
+/// Returns the inputs of each target, in the order of the archive, which is that of their names.
 fn corpus() -> BTreeMap<String, Vec<Vec<u8>>> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus.tar.gz");
     let archive = BufReader::new(File::open(file).unwrap());

@@ -1,7 +1,7 @@
 //! Deadlines of decisions, from the header `grpc-timeout` of a call.
 //!
 //! The engine's deadline is somewhat earlier than the caller's, so that the answer arrives in time.
-//! The caller would not know of a grant that arrives late.
+//! The caller would not learn about a grant that arrives late.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,10 @@ use tonic::Request;
 use super::scope::Scope;
 use tollgate_core::time::Millis;
 
-/// The most time that is reserved for sending the answer: a tenth of the timeout, at most this.
+/// Maximum time that is reserved for sending the answer, which is otherwise a tenth of the timeout.
 const WAY_HOME_MAX: Duration = Duration::from_millis(50);
 
-/// Start and timeout of a call.
+/// The start and the timeout of a call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked {
     start: Instant,
@@ -22,7 +22,8 @@ pub(super) struct Asked {
 }
 
 /// Returns the start of a call, its timeout if it has one, its scope and its message. Consumes the
-/// request: a handler that borrows it keeps it, and its headers, as long as the call waits.
+/// request, because a handler that borrows it would keep it and its headers in memory while the
+/// call waits.
 pub(super) fn asked<T>(request: Request<T>) -> (Asked, Scope, T) {
     let (metadata, mut extensions, message) = request.into_parts();
     let start = extensions.get().copied().unwrap_or_else(CallStart::now);

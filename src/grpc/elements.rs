@@ -146,7 +146,7 @@ mod tests {
         count::<R>(message).err().map(|status| status.message().to_owned())
     }
 
-    /// A field that holds a message, repeated `times` times.
+    /// Returns a field that holds a message, repeated `times` times.
     fn field(tag: u8, inside: &[u8], times: usize) -> Vec<u8> {
         let mut one = vec![tag << 3 | 2];
         prost::encoding::encode_varint(inside.len() as u64, &mut one);

@@ -87,7 +87,7 @@ impl Fields {
         parsed
     }
 
-    /// The namespace of the request.
+    /// Returns the namespace of the request.
     pub(super) fn namespace(&self) -> &Namespace {
         self.scope.namespace()
     }

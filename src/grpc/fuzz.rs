@@ -162,7 +162,7 @@ static FUZZED: LazyLock<HashMap<u16, FuzzedRpc>> = LazyLock::new(|| {
     rpcs.collect()
 });
 
-/// The number of the state that a listing filters by.
+/// Returns the number of the state that a listing filters by.
 fn state(request: &MessageDescriptor) -> Option<u32> {
     let field = request.get_field_by_name("state")?;
     field.kind().as_enum().is_some().then(|| field.number())

@@ -132,7 +132,7 @@ mod tests {
         cursor
     }
 
-    /// A token with any contents.
+    /// Returns a token with any contents.
     fn forge(contents: &impl Serialize) -> Bytes {
         URL_SAFE_NO_PAD.encode(postcard::to_stdvec(contents).unwrap()).into()
     }

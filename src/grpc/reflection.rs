@@ -12,7 +12,7 @@ use tollgate_http::MESSAGE_BYTES_MAX;
 /// The compiled descriptors of all files in `proto/`.
 pub(super) const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
-/// The service `grpc.reflection.v1.ServerReflection`.
+/// Returns the service `grpc.reflection.v1.ServerReflection`.
 #[allow(clippy::expect_used, reason = "the descriptors are compiled in; every start decodes them")]
 pub(crate) fn v1() -> ServerReflectionServer<impl ServerReflection> {
     builder()
@@ -22,7 +22,7 @@ pub(crate) fn v1() -> ServerReflectionServer<impl ServerReflection> {
         .accept_compressed(CompressionEncoding::Gzip)
 }
 
-/// The service `grpc.reflection.v1alpha.ServerReflection`, for older clients.
+/// Returns the service `grpc.reflection.v1alpha.ServerReflection`, for older clients.
 #[allow(clippy::expect_used, reason = "the descriptors are compiled in; every start decodes them")]
 pub(crate) fn v1alpha() -> v1alpha::ServerReflectionServer<impl v1alpha::ServerReflection> {
     builder()

@@ -56,7 +56,7 @@ static LABELS: [RpcLabels; RPCS.len()] = {
     labels
 };
 
-/// The labels of all RPCs. The first entry counts calls of unknown paths.
+/// Returns the labels of all RPCs. The first entry counts calls of unknown paths.
 pub fn rpcs() -> &'static [RpcLabels] {
     &LABELS
 }

@@ -64,7 +64,7 @@ impl Origin {
         self.0.as_ref().map_or("", |rights| &rights.caller)
     }
 
-    /// The namespace of the call.
+    /// Returns the namespace of the call.
     pub(super) fn namespace(&self) -> &Namespace {
         self.0.as_ref().map_or(&DEFAULT, |rights| &rights.namespace)
     }
@@ -116,17 +116,17 @@ impl Scope {
         extensions.remove().unwrap_or_default()
     }
 
-    /// The caller and the namespace.
+    /// Returns the caller and the namespace.
     pub(super) fn origin(&self) -> Origin {
         Origin(self.rights.clone())
     }
 
-    /// The name of the caller; empty without callers.
+    /// Returns the name of the caller; empty without callers.
     pub(crate) fn caller(&self) -> &str {
         self.rights.as_ref().map_or("", |rights| &rights.caller)
     }
 
-    /// The namespace of the request.
+    /// Returns the namespace of the request.
     pub(crate) fn namespace(&self) -> &Namespace {
         self.rights.as_ref().map_or(&DEFAULT, |rights| &rights.namespace)
     }
@@ -138,7 +138,7 @@ impl Scope {
         names.is_none_or(|names| names.first(name).is_some())
     }
 
-    /// The name in the namespace of the request.
+    /// Returns the name in the namespace of the request.
     pub(super) fn name(&self, local: Name) -> Name {
         match &self.rights {
             None => local,

@@ -35,7 +35,7 @@ static UNKNOWN_POLICIES: LinePaces<String> = LinePaces::new(1, Duration::from_se
 /// The most bytes of a name in such a line.
 const POLICY_BYTES_MAX: usize = 256;
 
-/// The status of a call that could not be decided.
+/// Returns the status of a call that could not be decided.
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 pub(crate) fn from_error(error: Error) -> Status {
     let message = error.to_string();
@@ -73,9 +73,9 @@ pub(crate) fn from_error(error: Error) -> Status {
     Status::with_error_details(code, message, details)
 }
 
-/// The error of a call of several decisions if every decision failed. A decision with an unknown
-/// fate takes precedence: UNAVAILABLE would say that nothing was executed. If all errors are
-/// unreadable values, the call does not fail: each of them has its own response.
+/// Returns the error of a call of several decisions if every decision failed. A decision with an
+/// unknown fate takes precedence: UNAVAILABLE would say that nothing was executed. If all errors
+/// are unreadable values, the call does not fail: each of them has its own response.
 pub(super) fn of_all<T>(outcomes: &[Result<T, Error>]) -> Option<Error> {
     let errors = || outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
     if errors().count() < outcomes.len() {
@@ -85,8 +85,8 @@ pub(super) fn of_all<T>(outcomes: &[Result<T, Error>]) -> Option<Error> {
     unsure.or_else(|| errors().find(|error| !matches!(error, Error::Corrupt(_)))).cloned()
 }
 
-/// The error of a call whose answer has a status for a decision that was not taken, but none
-/// for a decision with an unknown fate.
+/// Returns the error of a call whose answer has a status for a decision that was not taken, but
+/// none for a decision with an unknown fate.
 pub(super) fn none_known<T>(outcomes: &[Result<T, Error>]) -> Option<Error> {
     let errors = || outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
     match errors().find(|error| error.is_unsure()) {
@@ -101,7 +101,7 @@ fn info(reason: &str) -> ErrorDetails {
     ErrorDetails::with_error_info(reason, DOMAIN, HashMap::new())
 }
 
-/// The limit of a namespace and its value, and the time until a retry.
+/// Returns the limit of a namespace and its value, and the time until a retry.
 fn namespace_limit(limit: &str, value: u64, retry: Millis) -> ErrorDetails {
     let metadata = [("limit", limit.to_owned()), ("value", value.to_string())];
     let metadata = metadata.map(|(key, value)| (key.to_owned(), value));
@@ -111,7 +111,7 @@ fn namespace_limit(limit: &str, value: u64, retry: Millis) -> ErrorDetails {
     details
 }
 
-/// The reason, and the time until a retry.
+/// Returns the reason, and the time until a retry.
 fn again(reason: &str, after: Duration) -> ErrorDetails {
     let mut details = info(reason);
     details.set_retry_info(Some(after));

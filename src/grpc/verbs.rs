@@ -8,7 +8,7 @@ mod rate {
     pub(super) use tollgate_core::rate::{BanKey as Ban, UnbanKey as Unban, *};
 }
 
-/// All counted verbs.
+/// Returns all counted verbs.
 pub fn counted_verbs() -> Vec<CountedVerb> {
     include!(concat!(env!("OUT_DIR"), "/verbs.rs"))
 }

@@ -76,7 +76,7 @@ async fn set(health: &HealthReporter, status: ServingStatus) {
     }
 }
 
-/// The health status for a state of the store.
+/// Returns the health status for a state of the store.
 fn status(state: StoreState, when_degraded: bool) -> ServingStatus {
     match Readiness::from_store(state, when_degraded) {
         Readiness::Ready => ServingStatus::Serving,

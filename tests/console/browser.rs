@@ -72,8 +72,8 @@ impl Browser {
         self.until("live", async || self.run(script, &[]).await == "live").await;
     }
 
-    /// The first element of a selector, as soon as there is one. A selector that begins with `//`
-    /// is an XPath, any other is of CSS.
+    /// Returns the first element of a selector, as soon as there is one. A selector that begins
+    /// with `//` is an XPath, any other is of CSS.
     pub async fn find(&self, selector: &str) -> Element {
         let wait = self.client.wait().at_most(WAIT).every(Duration::from_millis(50));
         let found = wait.for_element(locator(selector)).await;
@@ -83,7 +83,7 @@ impl Browser {
         }
     }
 
-    /// The number of elements of a selector.
+    /// Returns the number of elements of a selector.
     pub async fn count(&self, selector: &str) -> usize {
         self.client.find_all(locator(selector)).await.unwrap().len()
     }
@@ -107,7 +107,7 @@ impl Browser {
         input.send_keys(text).await.unwrap();
     }
 
-    /// The terms of a part with their values.
+    /// Returns the terms of a part with their values.
     pub async fn facts(&self, part: &str) -> HashMap<String, String> {
         let script = "return [...document.querySelectorAll(`#${arguments[0]} .facts div`)].map(
             fact => [fact.querySelector('dt').innerText, fact.querySelector('dd').innerText])";
@@ -115,14 +115,14 @@ impl Browser {
         serde_json::from_value::<Vec<(String, String)>>(pairs).unwrap().into_iter().collect()
     }
 
-    /// The rows of the table in a part, with the text of their cells.
+    /// Returns the rows of the table in a part, with the text of their cells.
     pub async fn rows(&self, part: &str) -> Vec<Vec<String>> {
         let script = "return [...document.querySelectorAll(`#${arguments[0]} tbody tr`)].map(
             row => [...row.cells].map(cell => cell.innerText.trim()))";
         serde_json::from_value(self.run(script, &[json!(part)]).await).unwrap()
     }
 
-    /// The visible text of the page.
+    /// Returns the visible text of the page.
     pub async fn text(&self) -> String {
         let text = self.run("return document.body ? document.body.innerText : ''", &[]).await;
         text.as_str().unwrap().to_owned()
@@ -198,7 +198,7 @@ impl Browser {
         self.devtools("Emulation.setEmulatedMedia", json!({ "features": features })).await;
     }
 
-    /// A picture of the visible part of the page, PNG.
+    /// Returns a picture of the visible part of the page, PNG.
     pub async fn screenshot(&self) -> Vec<u8> {
         self.client.screenshot().await.unwrap()
     }

@@ -85,7 +85,7 @@ impl Console {
         Console::start_with(engine, "").await
     }
 
-    /// The same, with more configuration.
+    /// Does the same, with more configuration.
     pub async fn start_with(engine: Engine, more: &str) -> Console {
         let redis = match engine {
             Engine::Embedded => None,
@@ -115,12 +115,12 @@ impl Console {
         console
     }
 
-    /// The address of a page.
+    /// Returns the address of a page.
     pub fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.admin)
     }
 
-    /// The pools, leases and tasks, as the operator.
+    /// Returns the pools, leases and tasks, as the operator.
     pub fn admission(&self) -> Admission {
         AdmissionServiceClient::with_interceptor(self.channel.clone(), self.bearer())
     }
@@ -129,7 +129,7 @@ impl Console {
         Bearer(self.operator.bearer())
     }
 
-    /// The channel of the operator, for other services.
+    /// Returns the channel of the operator, for other services.
     pub fn signed(&self) -> Signed {
         InterceptedService::new(self.channel.clone(), self.bearer())
     }

@@ -57,7 +57,7 @@ async fn every_page_is_sound_in_both_themes_at_every_width() {
     }
 }
 
-/// A server as an operator meets it: a busy, a paused and a full pool, and some more.
+/// Returns a server as an operator meets it: a busy, a paused and a full pool, and some more.
 pub async fn filled() -> Console {
     let mut console = Console::start(Engine::Embedded).await;
     for (number, city) in ["hangzhou", "ningbo", "suzhou", "wuxi", "jiaxing"].iter().enumerate() {

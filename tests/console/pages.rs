@@ -36,7 +36,7 @@ async fn busy(engine: Engine) -> Console {
     console
 }
 
-/// The pools of the list: name, in use, capacity, waiting, queued, refused.
+/// Returns the pools of the list: name, in use, capacity, waiting, queued, refused.
 async fn listed(console: &Console) -> Vec<[String; 6]> {
     let request = patient(pb::ListPoolsRequest::default());
     let pools = console.admission().list_pools(request).await.unwrap().into_inner().pools;
@@ -52,7 +52,7 @@ async fn listed(console: &Console) -> Vec<[String; 6]> {
     rows
 }
 
-/// The same columns of the page.
+/// Returns the same columns of the page.
 async fn shown(browser: &Browser) -> Vec<[String; 6]> {
     let rows = browser.rows("pools").await;
     let row = |row: &Vec<String>| [0, 2, 3, 4, 5, 6].map(|column| row[column].clone());

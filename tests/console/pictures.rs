@@ -68,8 +68,8 @@ async fn the_documentation_shows_a_busy_system() {
     }
 }
 
-/// A server after the history of the fleets. The browser is signed in: the first visit starts the
-/// sampling of the pools.
+/// Returns a server after the history of the fleets. The browser is signed in: the first visit
+/// starts the sampling of the pools.
 async fn busy(browser: &Browser) -> Console {
     let mut console = Console::start_with(Engine::Embedded, METRICS).await;
     console.sign_in(browser, &console.operator, "/").await;

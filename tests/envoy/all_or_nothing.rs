@@ -31,7 +31,7 @@ descriptors:
     rate_limit: {unit: minute, requests_per_unit: 2, algorithm: TOKEN_BUCKET}
 ";
 
-/// The hits that each descriptor has left.
+/// Returns the hits that each descriptor has left.
 async fn left(service: &Service, texts: &[&str]) -> Vec<u32> {
     let looks: Vec<_> = texts.iter().map(|text| hits(text, 0)).collect();
     remaining(&service.ask(&looks).await)

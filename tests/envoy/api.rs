@@ -93,7 +93,7 @@ pub struct Header {
     pub value: String,
 }
 
-/// A descriptor of `KEY=VALUE` entries with commas between them.
+/// Returns a descriptor of `KEY=VALUE` entries with commas between them.
 pub fn descriptor(text: &str) -> Descriptor {
     let entry = |entry: &str| {
         let (key, value) = entry.split_once('=').unwrap_or((entry, ""));
@@ -102,12 +102,12 @@ pub fn descriptor(text: &str) -> Descriptor {
     Descriptor { entries: text.split(',').map(entry).collect(), ..Descriptor::default() }
 }
 
-/// A descriptor with its own number of hits.
+/// Returns a descriptor with its own number of hits.
 pub fn hits(text: &str, hits: u64) -> Descriptor {
     Descriptor { hits_addend: Some(Hits { value: hits }), ..descriptor(text) }
 }
 
-/// A request about these descriptors.
+/// Returns a request about these descriptors.
 pub fn request(domain: &str, descriptors: &[Descriptor]) -> RateLimitRequest {
     RateLimitRequest {
         domain: domain.into(),

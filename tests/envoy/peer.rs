@@ -33,8 +33,8 @@ use traffic::random_request;
 const DOMAINS: usize = 25;
 const REQUESTS: usize = 550;
 
-/// The program of envoyproxy/ratelimit in the folder of `TOLLGATE_TEST_RATELIMIT`; `None` without
-/// it.
+/// Returns the program of envoyproxy/ratelimit in the folder of `TOLLGATE_TEST_RATELIMIT`; `None`
+/// without it.
 fn program(name: &str) -> Option<PathBuf> {
     let folder = std::env::var_os("TOLLGATE_TEST_RATELIMIT").map(PathBuf::from);
     let found = folder.map(|folder| folder.join(name)).filter(|path| path.is_file());
@@ -93,7 +93,7 @@ fn address(redis: &OwnRedis) -> String {
     format!("127.0.0.1:{}", redis.port)
 }
 
-/// A folder with rules, as the peer wants it.
+/// Returns a folder with rules, as the peer wants it.
 fn root(files: &[(String, String)]) -> TempFolder {
     let folder = TempFolder::new();
     fs::create_dir_all(folder.path().join("config")).unwrap();

@@ -53,7 +53,7 @@ struct Proxy {
     _folder: TempFolder,
 }
 
-/// The program; `None` without it.
+/// Returns the program; `None` without it.
 fn program() -> Option<PathBuf> {
     let found = std::env::var_os("TOLLGATE_TEST_ENVOY").map(PathBuf::from);
     if found.is_none() {
@@ -64,7 +64,7 @@ fn program() -> Option<PathBuf> {
     found
 }
 
-/// An HTTP server that answers every request with 200. Returns its port.
+/// Returns an HTTP server that answers every request with 200. Returns its port.
 async fn upstream() -> (u16, AbortHandle) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -149,7 +149,7 @@ impl Drop for Proxy {
     }
 }
 
-/// A folder with the rules.
+/// Returns a folder with the rules.
 fn folder() -> TempFolder {
     let folder = TempFolder::new();
     fs::create_dir_all(folder.path()).unwrap();

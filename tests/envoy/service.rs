@@ -30,7 +30,7 @@ pub fn rules(files: &[&str], settings: EnvoySettings) -> Result<EnvoyRules, Stri
 }
 
 impl Service {
-    /// A service with the default settings.
+    /// Creates a service with the default settings.
     pub async fn new(redis: bool, file: &str) -> Service {
         Service::with(redis, file, EnvoySettings::default()).await
     }
@@ -74,12 +74,12 @@ pub fn codes(answer: &RateLimitResponse) -> String {
     format!("{statuses} {}", letter(answer.overall_code))
 }
 
-/// The seconds until the window of a descriptor ends.
+/// Returns the seconds until the window of a descriptor ends.
 pub fn left(answer: &RateLimitResponse, index: usize) -> i64 {
     answer.statuses[index].duration_until_reset.map_or(0, |left| left.seconds)
 }
 
-/// The hits that are left, for each descriptor.
+/// Returns the hits that are left, for each descriptor.
 pub fn remaining(answer: &RateLimitResponse) -> Vec<u32> {
     answer.statuses.iter().map(|status| status.limit_remaining).collect()
 }

@@ -19,7 +19,7 @@ descriptors:
   - key: a
     rate_limit: {unit: year, requests_per_unit: 4}
 ";
-/// The same rules for a domain that counts all descriptors or none.
+/// Returns the same rules for a domain that counts all descriptors or none.
 fn together() -> String {
     RULES.replace("domain: d", "domain: t\ncounting: all_or_nothing")
 }

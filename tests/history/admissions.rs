@@ -43,7 +43,7 @@ impl Admissions {
         Admissions { unseen_below, ..Admissions::default() }
     }
 
-    /// Number of running admissions.
+    /// Returns the number of running admissions.
     pub fn running(&self) -> usize {
         self.running.len()
     }

@@ -84,7 +84,7 @@ fn record(text: &str) -> String {
     lines
 }
 
-/// A record as grpcurl prints it, cut off in its last object.
+/// Returns a record as grpcurl prints it, cut off in its last object.
 fn forms() -> Option<String> {
     let text = "{\n  \"event\": {\n    \"cursor\": \"7\",\n    \
          \"kind\": \"POOL_EVENT_KIND_CONFIGURED\",\n    \"capacity\": 5\n  }\n}\n\

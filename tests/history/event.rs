@@ -69,7 +69,7 @@ pub enum Outcome {
 }
 
 impl Kind {
-    /// The kind with this number on the wire.
+    /// Returns the kind with this number on the wire.
     pub fn numbered(number: u64) -> Kind {
         match number {
             1 => Kind::Enqueued,
@@ -116,14 +116,14 @@ impl fmt::Display for Event {
     }
 }
 
-/// A 64-bit number, which protobuf's JSON form puts in quotes.
+/// Returns a 64-bit number, which protobuf's JSON form puts in quotes.
 fn number<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     let value = Value::deserialize(from)?;
     let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
     number.ok_or_else(|| D::Error::custom(format!("expected a number, not {value}")))
 }
 
-/// An enum value. The JSON form has its name, or its number if the name is unknown.
+/// Returns an enum value. The JSON form has its name, or its number if the name is unknown.
 fn kind<'de, D: Deserializer<'de>>(from: D) -> Result<Kind, D::Error> {
     let value = Value::deserialize(from)?;
     Ok(value.as_str().map_or_else(|| Kind::numbered(value.as_u64().unwrap_or(0)), Kind::named))

@@ -45,7 +45,8 @@ impl Tasks {
         self.gaps += 1;
     }
 
-    /// Number of queued tasks that ended with this kind; with `None`, of those without an end.
+    /// Returns the number of queued tasks that ended with this kind; with `None`, of those without
+    /// an end.
     pub fn count(&self, kind: Option<Kind>) -> usize {
         let queued = self.tasks.values().filter(|task| task.queued);
         queued.filter(|task| task.over.map(|(kind, _)| kind) == kind).count()

@@ -34,7 +34,7 @@ impl AdminServer {
         get(self.port, path, "").await
     }
 
-    /// The series of the metrics, by name with labels.
+    /// Returns the series of the metrics, by name with labels.
     pub async fn scrape(&self) -> Scrape {
         let (status, text) = self.get("/metrics").await;
         assert_eq!(status, 200, "{text}");

@@ -54,13 +54,13 @@ impl Reply {
         Reply { status, head: head.to_owned(), body: body.to_owned() }
     }
 
-    /// The value of a header; empty if it is missing.
+    /// Returns the value of a header; empty if it is missing.
     fn header(&self, name: &str) -> &str {
         let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
         lines.find(|(known, _)| *known == name).map_or("", |(_, value)| value)
     }
 
-    /// The `Cookie` header for the next request.
+    /// Returns the `Cookie` header for the next request.
     fn cookie(&self) -> String {
         let cookie = self.header("set-cookie").split(';').next().unwrap();
         format!("Cookie: {cookie}\r\n")
@@ -68,12 +68,12 @@ impl Reply {
 }
 
 impl ConsoleServer {
-    /// A server on the embedded engine.
+    /// Returns a server on the embedded engine.
     async fn start(config: &str) -> ConsoleServer {
         ConsoleServer::on(config, None).await
     }
 
-    /// A server on a Redis of its own.
+    /// Returns a server on a Redis of its own.
     async fn on_redis(config: &str) -> ConsoleServer {
         let mut redis = OwnRedis::prepare();
         redis.start().await;
@@ -173,7 +173,7 @@ impl ConsoleServer {
         timeout(PATIENCE, got).await.expect(what)
     }
 
-    /// The audit lines: caller, verb, name and result.
+    /// Returns the audit lines: caller, verb, name and result.
     fn audited(&self) -> Vec<[String; 4]> {
         let log = self.inner.files.log();
         let lines =
@@ -188,7 +188,7 @@ impl ConsoleServer {
     }
 }
 
-/// A `[[caller]]` entry with these permissions, and more keys.
+/// Returns a `[[caller]]` entry with these permissions, and more keys.
 fn caller(name: &str, token: &Token, allow: &str, more: &str) -> String {
     let digest = &token.digest;
     format!(

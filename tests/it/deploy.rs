@@ -21,18 +21,18 @@ use std::{
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The path of a file of this repository.
+/// Returns the path of a file of this repository.
 fn path(name: &str) -> PathBuf {
     Path::new(ROOT).join(name)
 }
 
-/// The text of a file of this repository.
+/// Returns the text of a file of this repository.
 fn text(name: &str) -> String {
     fs::read_to_string(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// The program `name`, from a folder in `TOLLGATE_TEST_TOOLS` or on the PATH. Without the program
-/// the test must end.
+/// Returns the program `name`, from a folder in `TOLLGATE_TEST_TOOLS` or on the PATH. Without the
+/// program the test must end.
 fn tool(name: &str) -> Option<PathBuf> {
     let folders = ["TOLLGATE_TEST_TOOLS", "PATH"].into_iter().filter_map(env::var_os);
     let found = folders

@@ -27,18 +27,18 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Reloads {
     pub world: World,
     server: TlsServer,
-    /// The keys of the file that select the engine.
+    /// The keys in the file that select the engine.
     engine: String,
     redis: String,
 }
 
 impl Reloads {
-    /// A server on an engine, with these keys and sections in its file.
+    /// Starts a server on an engine, with these sections in its file.
     pub async fn start(redis: bool, sections: &str) -> Reloads {
         Reloads::with(redis, "", sections, &[]).await
     }
 
-    /// The same with keys at the top of the file, and with flags.
+    /// Does the same with keys at the top of the file, and with flags.
     pub async fn with(redis: bool, top: &str, sections: &str, flags: &[&str]) -> Reloads {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let files = Files::new(&Authority::new("unused").server());
@@ -115,12 +115,12 @@ pub fn errors(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// A pool of this capacity.
+/// Returns the section of a pool with this capacity.
 pub fn pool(name: &str, capacity: u32) -> String {
     format!("[[pool]]\nmatch = \"{name}\"\ncapacity = {capacity}\n")
 }
 
-/// A folder whose file is a symlink through `..data`, as Kubernetes mounts a ConfigMap.
+/// Creates a folder whose file is a symlink through `..data`, as Kubernetes mounts a ConfigMap.
 pub fn mount(files: &Files, version: &str, text: &str) {
     let folder = files.path(&format!("mount/..{version}"));
     fs::create_dir_all(&folder).unwrap();

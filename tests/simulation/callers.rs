@@ -41,7 +41,7 @@ macro_rules! capabilities {
                 Callers { $($place: (0..$count).map(part).map(|p| Arc::new(<$state>::new(p))).collect(),)* }
             }
 
-            /// A random next request.
+            /// Returns a random next request.
             pub fn think(&mut self, random: &mut ChaCha8Rng, step: u64) -> Request {
                 let kinds = [$(stringify!($kind)),*];
                 // Pools have the most rules, so they get the most requests.

@@ -41,7 +41,7 @@ pub trait Capability: Clone + fmt::Debug {
 
     fn new(part: Part) -> Self;
     fn part(&self) -> Part;
-    /// The next request of a caller, in this step.
+    /// Returns the next request of a caller, in this step.
     fn ask(&mut self, random: &mut ChaCha8Rng, step: u64) -> Self::Ask;
     /// Requests that read the whole state of the part.
     fn reads(&self) -> Vec<Self::Ask>;
@@ -58,7 +58,7 @@ pub trait Capability: Clone + fmt::Debug {
     fn forget(&mut self, _now: u64) {}
 }
 
-/// A deadline that is never reached.
+/// Returns a deadline that is never reached.
 pub fn deadline() -> Instant {
     monotonic() + Duration::from_secs(86_400)
 }

@@ -79,7 +79,7 @@ impl Made {
         self.lock().left = Some(operations);
     }
 
-    /// The disk, as the next process finds it.
+    /// Returns the disk, as the next process finds it.
     pub fn after(&self, end: End) -> Made {
         self.is_gone.store(true, Ordering::SeqCst);
         let mut platter = self.lock();

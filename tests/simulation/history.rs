@@ -61,7 +61,7 @@ impl History {
         self.last.push_back((step, happened));
     }
 
-    /// The last steps of the part of a request, or of all parts.
+    /// Returns the last steps of the part of a request, or of all parts.
     pub fn about(&self, request: Option<&Request>) -> String {
         let matters = |happened: &Happened| match happened {
             Happened::Answered(_, other, _)

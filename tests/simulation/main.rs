@@ -49,7 +49,7 @@ use std::hash::DefaultHasher;
 use tollgate_engine::embedded::Durability;
 use world::{Ends, World};
 
-/// Number of steps of a test.
+/// Returns the number of steps of a test.
 fn steps() -> u64 {
     let usual = if tier::is_full() { 125_000 } else { 50_000 };
     setting("TOLLGATE_TEST_STEPS").unwrap_or(usual)

@@ -34,7 +34,7 @@ pub fn advance(engine: &Arc<Engine>, number: u64) -> bool {
     }
 }
 
-/// The value of the mark.
+/// Returns the value of the mark.
 pub fn read(engine: &Arc<Engine>) -> u64 {
     let engine = engine.clone();
     let mut reading: Answering<_> = Box::pin(async move {
@@ -47,7 +47,7 @@ pub fn read(engine: &Arc<Engine>) -> u64 {
     }
 }
 
-/// The values that a sequence has given out for the first time, with its part.
+/// Returns the values that a sequence has given out for the first time, with its part.
 pub fn values(request: &Request, answer: &Answer) -> Option<((char, Part), Range)> {
     match (request, answer) {
         (
@@ -62,7 +62,7 @@ pub fn values(request: &Request, answer: &Answer) -> Option<((char, Part), Range
     }
 }
 
-/// The end of the lease, wait or ban in an answer, in µs.
+/// Returns the end of the lease, wait or ban in an answer, in µs.
 pub fn instant(answer: &Answer, now: u64) -> Option<u64> {
     match answer {
         Answer::Pool(pool::Answer::Admitted(admission)) => match &admission.decision {
@@ -81,7 +81,7 @@ pub fn instant(answer: &Answer, now: u64) -> Option<u64> {
     }
 }
 
-/// The token of a new lease, with its kind as a letter and its part.
+/// Returns the token of a new lease, with its kind as a letter and its part.
 pub fn granted(request: &Request, answer: &Answer) -> Option<((char, Part), u64)> {
     match (request, answer) {
         (Request::Pool(part, _), Answer::Pool(pool::Answer::Admitted(admission))) => {

@@ -127,7 +127,7 @@ impl Pool {
         self.tasks.get(&task).filter(|known| now < known.forget)
     }
 
-    /// The oldest queued task of a device. Earlier tasks without attempts left become dead.
+    /// Returns the oldest queued task of a device. Earlier tasks without attempts left become dead.
     fn oldest(&mut self, device: u8, now: u64) -> Option<Task> {
         loop {
             let queued = self.tasks.range((device, 0)..=(device, u32::MAX));

@@ -69,7 +69,7 @@ pub struct Key {
     replays: BTreeMap<u32, u64>,
 }
 
-/// The rule of each index, built once.
+/// Returns the rule of each index, built once.
 fn rule(part: Part) -> Arc<Rule> {
     static RULES: [OnceLock<Arc<Rule>>; ALGORITHMS.len()] = [const { OnceLock::new() }; 5];
     RULES[usize::from(part.index)].get_or_init(|| build(part)).clone()

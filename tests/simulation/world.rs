@@ -220,7 +220,7 @@ impl World {
         }
     }
 
-    /// The system clock, in µs.
+    /// Returns the system clock, in µs.
     fn system(&self) -> u64 {
         self.true_now.saturating_add_signed(self.offset)
     }

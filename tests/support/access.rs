@@ -50,7 +50,7 @@ pub struct Issuer {
 pub const ISSUER: &str = "https://issuer.example";
 pub const AUDIENCE: &str = "tollgate";
 
-/// The time in seconds since 1970.
+/// Returns the time in seconds since 1970.
 pub fn now() -> u64 {
     Clock::system().now().0 / 1_000_000
 }
@@ -62,7 +62,7 @@ impl Issuer {
         Issuer { kid: kid.to_owned(), pair }
     }
 
-    /// The key in a key set.
+    /// Returns the key in a key set.
     pub fn jwk(&self) -> Value {
         let x = URL_SAFE_NO_PAD.encode(self.pair.public_key());
         json!({"kty": "OKP", "crv": "Ed25519", "use": "sig", "kid": self.kid, "x": x})
@@ -74,7 +74,7 @@ impl Issuer {
         json!({"iss": ISSUER, "aud": AUDIENCE, "sub": subject, "exp": exp})
     }
 
-    /// The value of `authorization` with a token of these claims.
+    /// Returns the value of `authorization` with a token of these claims.
     pub fn bearer(&self, claims: &Value) -> String {
         let header = json!({"alg": "EdDSA", "typ": "JWT", "kid": self.kid});
         let [header, claims] = [&header, claims].map(|it| URL_SAFE_NO_PAD.encode(it.to_string()));
@@ -84,7 +84,7 @@ impl Issuer {
     }
 }
 
-/// A key set as JSON.
+/// Returns a key set as JSON.
 pub fn jwks(issuers: &[&Issuer]) -> String {
     let keys: Vec<Value> = issuers.iter().map(|issuer| issuer.jwk()).collect();
     json!({"keys": keys}).to_string()
@@ -159,14 +159,14 @@ impl Call {
     }
 }
 
-/// The reason in the details of an error, and its metadata.
+/// Returns the reason in the details of an error, and its metadata.
 pub fn reason(status: &Status) -> (Code, String, HashMap<String, String>) {
     let info = status.get_details_error_info();
     let (reason, metadata) = info.map(|info| (info.reason, info.metadata)).unwrap_or_default();
     (status.code(), reason, metadata)
 }
 
-/// One call of every rpc about a name.
+/// Returns one call of every rpc about a name.
 pub fn calls(name: &str) -> Vec<Call> {
     let name = || name.to_owned();
     let mut calls = admission(&name);

@@ -32,7 +32,7 @@ impl Callers {
         self.channels.iter().map(|channel| channel.to_string()).collect()
     }
 
-    /// A random place in the queue, or none.
+    /// Returns a random place in the queue, or none.
     pub fn waiting(&self, random: &mut ChaCha8Rng) -> Option<WaitingCall> {
         let number = random.random_range(1..=NUMBERS);
         let known = self.placed.get(&number).filter(|_| random.random_bool(0.5));
@@ -56,7 +56,7 @@ impl Callers {
         }
     }
 
-    /// A random heartbeat of a server, which may report the end of a waiting call.
+    /// Returns a random heartbeat of a server, which may report the end of a waiting call.
     pub fn heartbeat(&self, random: &mut ChaCha8Rng) -> Heartbeat {
         let number = random.random_range(1..=NUMBERS);
         let placed = self.placed.get(&number).filter(|_| random.random_bool(0.7));

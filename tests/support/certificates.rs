@@ -47,12 +47,12 @@ impl Authority {
         self.0.pem()
     }
 
-    /// A certificate for servers on this machine.
+    /// Returns a certificate for servers on this machine.
     pub fn server(&self) -> Leaf {
         self.sign(&Authority::server_params())
     }
 
-    /// The same, but expired.
+    /// Returns the same certificate, but expired.
     pub fn expired(&self) -> Leaf {
         let mut params = Authority::server_params();
         params.not_before = date_time_ymd(2020, 1, 1);
@@ -60,7 +60,7 @@ impl Authority {
         self.sign(&params)
     }
 
-    /// The same, but it expires after `seconds`.
+    /// Returns the same certificate, but it expires after `seconds`.
     pub fn expiring(&self, seconds: u64) -> Leaf {
         let now = Clock::system().now().0 / 1_000_000;
         let mut params = Authority::server_params();
@@ -76,7 +76,8 @@ impl Authority {
         params
     }
 
-    /// A certificate of the client `spiffe://acme/NAME` and `NAME.acme.svc`, with a serial number.
+    /// Returns a certificate of the client `spiffe://acme/NAME` and `NAME.acme.svc`, with a serial
+    /// number.
     pub fn client(&self, name: &str, serial: u64) -> Leaf {
         let mut params = CertificateParams::new(vec![format!("{name}.acme.svc")]).unwrap();
         let uri = format!("spiffe://acme/{name}");
@@ -92,7 +93,7 @@ impl Authority {
         Leaf { cert: cert.pem(), key: key.serialize_pem() }
     }
 
-    /// A revocation list with these serial numbers.
+    /// Returns a revocation list with these serial numbers.
     pub fn revocations(&self, serials: &[u64]) -> String {
         let revoked = |serial: &u64| RevokedCertParams {
             serial_number: SerialNumber::from(*serial),
@@ -122,7 +123,7 @@ pub struct TlsServer {
 pub struct Files(TempFolder);
 
 impl Files {
-    /// A folder with a certificate of a server.
+    /// Creates a folder with a certificate of a server.
     pub fn new(leaf: &Leaf) -> Files {
         let folder = TempFolder::new();
         fs::create_dir_all(folder.path()).unwrap();
@@ -158,7 +159,7 @@ impl Files {
         self.text("tollgate.toml")
     }
 
-    /// The log of the server.
+    /// Returns the log of the server.
     pub fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
@@ -183,12 +184,12 @@ impl Files {
 }
 
 impl TlsServer {
-    /// A server with `[tls]` of these keys; `DIR` stands for the folder.
+    /// Returns a server with `[tls]` of these keys; `DIR` stands for the folder.
     pub async fn start(leaf: &Leaf, more: &str) -> TlsServer {
         TlsServer::with(Files::new(leaf), more).await
     }
 
-    /// The same with more files in the folder.
+    /// Does the same with more files in the folder.
     pub async fn with(files: Files, more: &str) -> TlsServer {
         let config = files.configure(more);
         files.serve(&["--config", &config]).await
@@ -198,7 +199,7 @@ impl TlsServer {
         format!("https://127.0.0.1:{}", self.server.port)
     }
 
-    /// A channel on a new connection. `ca` contains the trusted authorities.
+    /// Returns a channel on a new connection. `ca` contains the trusted authorities.
     pub async fn channel(&self, ca: &str, own: Option<&Leaf>) -> Result<Channel, Error> {
         let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca));
         if let Some(Leaf { cert, key }) = own {
@@ -207,7 +208,7 @@ impl TlsServer {
         Endpoint::from_shared(self.url()).unwrap().tls_config(tls)?.connect().await
     }
 
-    /// A client on a new connection.
+    /// Returns a client on a new connection.
     pub async fn client(&self, ca: &str, own: Option<&Leaf>) -> Result<Client, Error> {
         self.channel(ca, own).await.map(Client::new)
     }
@@ -224,7 +225,7 @@ impl TlsServer {
 pub const RELOADED: &str = "the configuration was reloaded";
 
 impl TlsServer {
-    /// A TLS connection that offers these protocols.
+    /// Returns a TLS connection that offers these protocols.
     pub async fn raw(
         &self,
         ca: &str,

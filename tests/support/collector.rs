@@ -59,14 +59,14 @@ impl Collector {
         Collector { address, kept, server: tokio::spawn(serve).abort_handle() }
     }
 
-    /// The spans received so far.
+    /// Returns the spans received so far.
     pub fn spans(&self) -> Vec<Span> {
         let kept = self.kept.0.lock().unwrap();
         let scopes = kept.iter().flat_map(|resource| &resource.scope_spans);
         scopes.flat_map(|scope| scope.spans.clone()).collect()
     }
 
-    /// The names of the services whose spans were received.
+    /// Returns the names of the services whose spans were received.
     pub fn services(&self) -> Vec<String> {
         let kept = self.kept.0.lock().unwrap();
         let resources = kept.iter().filter_map(|spans| spans.resource.as_ref());
@@ -118,23 +118,23 @@ pub struct CallerSpan {
 }
 
 impl CallerSpan {
-    /// A span of a new trace.
+    /// Creates a span of a new trace.
     pub fn new() -> CallerSpan {
         let [trace, span] = [rand::random::<u128>() | 1, u128::from(rand::random::<u64>() | 1)];
         CallerSpan { trace: trace.to_be_bytes().into(), span: span.to_be_bytes()[8..].into() }
     }
 
-    /// The digits of the trace.
+    /// Returns the digits of the trace.
     pub fn trace_id(&self) -> String {
         hex(&self.trace)
     }
 
-    /// The value of `traceparent`, with these flags.
+    /// Returns the value of `traceparent`, with these flags.
     pub fn parent(&self, flags: &str) -> String {
         format!("00-{}-{}-{flags}", hex(&self.trace), hex(&self.span))
     }
 
-    /// A request of this span, which is sampled.
+    /// Returns a request of this span, which is sampled.
     pub fn sampled<T>(&self, mut request: Request<T>) -> Request<T> {
         request.metadata_mut().insert("traceparent", self.parent("01").parse().unwrap());
         request
@@ -158,7 +158,7 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// An attribute of a span as text; empty if it is missing.
+/// Returns an attribute of a span as text; empty if it is missing.
 pub fn attribute(span: &Span, key: &str) -> String {
     let found = span.attributes.iter().find(|attribute| attribute.key == key);
     let value = found.and_then(|attribute| attribute.value.as_ref()?.value.as_ref());

@@ -65,7 +65,7 @@ impl Node {
         eventually("a node answers", async || self.command(&["PING"]).await.is_ok()).await;
     }
 
-    /// A field of INFO.
+    /// Returns a field of INFO.
     pub async fn info(&self, field: &str) -> Option<String> {
         let Ok(info) = self.command(&["INFO"]).await else { return None };
         let info: String = redis::from_redis_value(info).unwrap();

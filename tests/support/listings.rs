@@ -42,7 +42,7 @@ impl Clients {
         }
     }
 
-    /// A request with a long deadline, for a busy machine.
+    /// Returns a request with a long deadline, for a busy machine.
     pub fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
         request.set_timeout(Duration::from_secs(60));
@@ -62,7 +62,7 @@ impl Clients {
         it.stock.set_stock(self.request(set)).await.unwrap();
     }
 
-    /// A page: the names, the unreadable ones, and the next token.
+    /// Returns a page: the names, the unreadable ones, and the next token.
     pub async fn page(
         &self,
         kind: Kind,
@@ -93,8 +93,8 @@ impl Clients {
         })
     }
 
-    /// All names of a listing, in order. A name that is listed twice counts once: other tests can
-    /// make Redis resize its table.
+    /// Returns all names of a listing, in order. A name that is listed twice counts once: other
+    /// tests can make Redis resize its table.
     pub async fn all(&self, kind: Kind, prefix: &str, page_size: Option<u32>) -> Vec<String> {
         let names = pages(async |token| {
             let (page, unreadable, next) =
@@ -109,7 +109,7 @@ impl Clients {
         names
     }
 
-    /// The stock of the skus that begin with a prefix.
+    /// Returns the stock of the skus that begin with a prefix.
     pub async fn stock(&self, prefix: &str) -> Vec<pb::Stock> {
         pages(async |page_token| {
             let list = pb::ListStockRequest { prefix: prefix.into(), page_size: None, page_token };
@@ -121,7 +121,7 @@ impl Clients {
     }
 }
 
-/// The entries of all pages. `read` returns a page and the next token.
+/// Returns the entries of all pages. `read` returns a page and the next token.
 pub async fn pages<T>(mut read: impl AsyncFnMut(String) -> (Vec<T>, String)) -> Vec<T> {
     let (mut entries, mut token) = (Vec::new(), String::new());
     loop {

@@ -36,12 +36,12 @@ pub fn renew(name: &str, owner: &str) -> pb::RenewLockRequest {
 pub struct Keeper(pub Locks);
 
 impl Keeper {
-    /// A client of a world's server.
+    /// Returns a client of a world's server.
     pub fn from_world(world: &World) -> Keeper {
         Keeper(world.locks.clone())
     }
 
-    /// A client of a server process, after the server has reached its store.
+    /// Returns a client of a server process, after the server has reached its store.
     pub async fn to(server: &Server) -> Keeper {
         let keeper = Keeper(Locks::connect(server.address()).await.unwrap());
         let up = async {
@@ -60,12 +60,12 @@ impl Keeper {
         self.0.clone().acquire_lock(request).await.unwrap().into_inner()
     }
 
-    /// The lease that an owner is granted immediately, or already holds.
+    /// Returns the lease that an owner is granted immediately, or already holds.
     pub async fn acquired(&self, name: &str, owner: &str) -> pb::LockLease {
         granted(&self.ask(acquire(name, owner)).await)
     }
 
-    /// The holder of a lock that `owner` does not get immediately.
+    /// Returns the holder of a lock that `owner` does not get immediately.
     pub async fn held(&self, name: &str, owner: &str) -> String {
         refused(&self.ask(acquire(name, owner)).await)
     }
@@ -80,7 +80,7 @@ impl Keeper {
         }
     }
 
-    /// The renewed lease; `None` if it is not held.
+    /// Returns the renewed lease; `None` if it is not held.
     pub async fn renewed(&self, request: pb::RenewLockRequest) -> Option<pb::LockLease> {
         let answer = self.0.clone().renew_lock(request).await.unwrap().into_inner();
         match answer.outcome() {

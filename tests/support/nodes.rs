@@ -47,7 +47,7 @@ impl Nodes {
         panic!("no node of TOLLGATE_TEST_NODES has the keys of this command");
     }
 
-    /// The keys of all nodes that match a pattern.
+    /// Returns the keys of all nodes that match a pattern.
     pub async fn keys(&self, pattern: &str) -> Vec<String> {
         let mut keys = Vec::new();
         for node in &self.0 {

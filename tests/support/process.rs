@@ -49,8 +49,8 @@ impl Process {
 /// open suffice for one such test at a time.
 pub static MANY_CONNECTIONS: Mutex<()> = Mutex::const_new(());
 
-/// An unused port. It lies outside the range of client sockets, so that no socket of the tests uses
-/// it.
+/// Returns an unused port. It lies outside the range of client sockets, so that no socket of the
+/// tests uses it.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // Enough ports that none is handed out again while the server that received it is still
@@ -70,7 +70,7 @@ pub fn is_free(port: u16) -> bool {
     TcpStream::connect(("127.0.0.1", port)).is_err()
 }
 
-/// The `tollgate` command, without the `TOLLGATE_…` variables of the environment.
+/// Returns the `tollgate` command, without the `TOLLGATE_…` variables of the environment.
 pub fn tollgate(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     for (name, _) in std::env::vars() {
@@ -145,7 +145,7 @@ impl Server {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// A client, as soon as the server accepts connections.
+    /// Returns a client, as soon as the server accepts connections.
     pub async fn client(&self) -> Client {
         let connected = async {
             loop {
@@ -175,7 +175,7 @@ impl OwnRedis {
         OwnRedis { port, directory, process: None }
     }
 
-    /// The path of a file in the folder.
+    /// Returns the path of a file in the folder.
     pub fn path(&self, name: &str) -> String {
         self.directory.join(name).to_str().unwrap().to_owned()
     }
@@ -230,7 +230,7 @@ impl OwnRedis {
         tokio::time::timeout(Duration::from_secs(20), failed).await.expect("the save fails");
     }
 
-    /// A section of INFO.
+    /// Returns a section of INFO.
     pub async fn info(&self, section: &str) -> String {
         redis::from_redis_value(self.command(&["INFO", section]).await.unwrap()).unwrap()
     }

@@ -7,7 +7,7 @@ use tollgate_client::pb;
 
 use crate::support::world::{World, admit, complete};
 
-/// A task whose payload contains its names.
+/// Returns a task whose payload contains its names.
 pub fn queued(device: &str, task: &str) -> pb::QueuedTask {
     pb::QueuedTask {
         device_id: device.into(),
@@ -49,7 +49,7 @@ impl World {
         response.unwrap().into_inner().results.iter().map(|result| result.status()).collect()
     }
 
-    /// A device's report. Returns the dispatched task, or the other decision.
+    /// Sends a device's report. Returns the dispatched task, or the other decision.
     pub async fn report(&self, pool: &str, device: &str) -> Result<Dispatch, AdmitDecision> {
         self.admit_queued(pool, device, "").await
     }
@@ -105,7 +105,7 @@ impl World {
         response.verdict()
     }
 
-    /// A page of tasks.
+    /// Returns a page of tasks.
     pub async fn listed(&self, pool: &str, state: TaskState) -> Vec<pb::Task> {
         self.client.clone().list_tasks(listing(pool, state)).await.unwrap().into_inner().tasks
     }

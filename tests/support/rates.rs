@@ -41,7 +41,7 @@ pub fn tier(above: u64, action: TierAction, bans: &[Duration]) -> pb::Tier {
     pb::Tier { above: Some(above), action: action.into(), ban_durations }
 }
 
-/// A rule against crawlers: WARN above 10, BAN above 20 a minute.
+/// Returns a rule against crawlers: WARN above 10, BAN above 20 a minute.
 pub fn crawlers(algorithm: Algorithm) -> pb::Rule {
     let minute = pb::Limit { max: None, ..limit(0, Duration::from_secs(60), algorithm) };
     let bans = [Duration::from_secs(300), Duration::from_secs(3600)];
@@ -49,13 +49,13 @@ pub fn crawlers(algorithm: Algorithm) -> pb::Rule {
     pb::Rule { tiers, ..rule([minute]) }
 }
 
-/// A check against a rule within the call.
+/// Returns a check against a rule within the call.
 pub fn check(key: &str, rule: &pb::Rule) -> pb::CheckRateRequest {
     let against = Some(Against::Rule(rule.clone()));
     pb::CheckRateRequest { key: key.into(), against, ..pb::CheckRateRequest::default() }
 }
 
-/// A check against a policy.
+/// Returns a check against a policy.
 pub fn under(key: &str, policy: &str) -> pb::CheckRateRequest {
     let against = Some(Against::Policy(policy.into()));
     pb::CheckRateRequest { key: key.into(), against, ..pb::CheckRateRequest::default() }
@@ -65,7 +65,7 @@ pub fn cost(cost: u64, request: pb::CheckRateRequest) -> pb::CheckRateRequest {
     pb::CheckRateRequest { cost: Some(cost), ..request }
 }
 
-/// The rules of a configuration file with this text.
+/// Returns the rules of a configuration file with this text.
 pub fn configured(text: &str) -> Rules {
     let file = TempFile::new(text);
     let flags = ServeFlags { config: Some(file.path().into()), ..ServeFlags::default() };

@@ -6,7 +6,7 @@ use tollgate_client::pb;
 use tonic::{Code, Request, Status};
 use tonic_types::StatusExt;
 
-/// A request with a long deadline, for a machine that stalls. The default deadline is 1 s.
+/// Returns a request with a long deadline, for a machine that stalls. The default deadline is 1 s.
 pub fn patient<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.set_timeout(Duration::from_secs(60));

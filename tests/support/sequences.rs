@@ -55,7 +55,7 @@ pub fn named(id: &str, request: pb::NextSequenceRequest) -> pb::NextSequenceRequ
     pb::NextSequenceRequest { request_id: id.into(), ..request }
 }
 
-/// A request with a deadline of 30 s, since the machine may be busy.
+/// Returns a request with a deadline of 30 s, since the machine may be busy.
 pub fn patient(request: pb::NextSequenceRequest) -> tonic::Request<pb::NextSequenceRequest> {
     let mut request = tonic::Request::new(request);
     request.set_timeout(Duration::from_secs(30));
@@ -70,7 +70,7 @@ pub async fn try_next(
     client.clone().next_sequence(request).await.map(tonic::Response::into_inner)
 }
 
-/// A client of a server, after the server has given out a value of `name`.
+/// Returns a client of a server, after the server has given out a value of `name`.
 pub async fn answering(server: &Server, name: &str) -> Sequences {
     let client = Sequences::connect(server.address()).await.unwrap();
     let answered = async {
@@ -88,7 +88,7 @@ impl World {
         try_next(&self.sequences, request).await.unwrap()
     }
 
-    /// The value of a request for one value.
+    /// Returns the value of a request for one value.
     pub async fn one(&self, request: pb::NextSequenceRequest) -> u64 {
         let response = self.next(request).await;
         assert_eq!(response.first, response.last, "{response:?}");

@@ -58,7 +58,7 @@ pub fn get(sku: &str) -> pb::GetStockRequest {
     pb::GetStockRequest { sku: sku.into() }
 }
 
-/// A request with a deadline of 30 s, since the machine may be busy.
+/// Returns a request with a deadline of 30 s, since the machine may be busy.
 pub fn patient<T>(message: T) -> tonic::Request<T> {
     let mut request = tonic::Request::new(message);
     request.set_timeout(Duration::from_secs(30));
@@ -103,7 +103,7 @@ impl Shop {
         self.reserve(request).await.outcome()
     }
 
-    /// The outcome, and whether the items were retaken.
+    /// Returns the outcome, and whether the items were retaken.
     pub async fn confirm(&self, sku: &str, order: &str) -> (ConfirmOutcome, bool) {
         let request = patient(confirm(sku, order));
         let response = answer(self.client.clone().confirm_reservation(request).await);
@@ -118,7 +118,7 @@ impl Shop {
         response.outcome()
     }
 
-    /// The number of stored holds.
+    /// Returns the number of stored holds.
     pub async fn holds(&self, sku: &str) -> u64 {
         answer(self.client.clone().get_stock(patient(get(sku))).await).holds
     }

@@ -153,8 +153,8 @@ impl Twins {
         entries.len()
     }
 
-    /// The entries of a partition, equal on both executors. The first entry of a part counts. Pages
-    /// may differ: Redis reads hashes in no particular order.
+    /// Returns the entries of a partition, equal on both executors. The first entry of a part
+    /// counts. Pages may differ: Redis reads hashes in no particular order.
     async fn exported<S: Exported + Tabled>(
         &self,
         states: &mut States<S>,

@@ -82,13 +82,13 @@ impl World {
         World::with_rules(true, Rules::default()).await
     }
 
-    /// A world with configured pools, policies and sequences.
+    /// Returns a world with configured pools, policies and sequences.
     pub async fn with_rules(redis: bool, rules: Rules) -> World {
         let (engine, time) = if redis { redis_engine().await } else { embedded_engine() };
         World::on(engine, time, rules).await
     }
 
-    /// A world on this engine.
+    /// Returns a world on this engine.
     pub async fn on(engine: Arc<Engine>, time: Time, rules: Rules) -> World {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
@@ -99,7 +99,7 @@ impl World {
         World::to(address, time, server).await
     }
 
-    /// A world whose server is another process, on the system clock.
+    /// Returns a world whose server is another process, on the system clock.
     pub async fn at(address: String) -> World {
         let nobody = tokio::spawn(pending::<()>()).abort_handle();
         World::to(address, embedded_engine().1, nobody).await
@@ -136,7 +136,7 @@ impl World {
         self.time.tamper(command).await
     }
 
-    /// All keys of this world without their prefix, sorted.
+    /// Returns all keys of this world without their prefix, sorted.
     pub async fn keys(&self) -> Vec<String> {
         self.time.keys().await
     }
@@ -199,14 +199,14 @@ impl Drop for World {
 }
 
 impl Time {
-    /// The time, in µs.
+    /// Returns the time, in µs.
     pub fn now(&self) -> u64 {
         match self {
             Time::Embedded(now) | Time::Redis { now, .. } => now.load(Ordering::SeqCst),
         }
     }
 
-    /// The engine of a further server on the same Redis.
+    /// Returns the engine of a further server on the same Redis.
     pub fn engine_beside(&self) -> Arc<Engine> {
         let Time::Redis { prefix, now, .. } = self else { panic!("an embedded engine is alone") };
         engine_of(&redis_url(), prefix.clone(), now.clone())
@@ -305,12 +305,12 @@ function redis.call(name, ...)
   return real(name, unpack(arguments))
 end";
 
-/// An engine on the shared Redis, with a new key prefix.
+/// Returns an engine on the shared Redis, with a new key prefix.
 pub async fn redis_engine() -> (Arc<Engine>, Time) {
     redis_engine_at(&redis_url(), Nodes::connect().await).await
 }
 
-/// An engine on this Redis, with a new key prefix.
+/// Returns an engine on this Redis, with a new key prefix.
 pub async fn redis_engine_at(url: &str, nodes: Nodes) -> (Arc<Engine>, Time) {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let number = NEXT.fetch_add(1, Ordering::SeqCst);
@@ -321,7 +321,7 @@ pub async fn redis_engine_at(url: &str, nodes: Nodes) -> (Arc<Engine>, Time) {
     (engine_of(url, prefix, now), time)
 }
 
-/// An engine with this key prefix and clock.
+/// Returns an engine with this key prefix and clock.
 fn engine_of(url: &str, prefix: String, now: Arc<AtomicU64>) -> Arc<Engine> {
     let clock = Some(STEPPED.to_owned());
     // The machine may stall for a while; only the deadline of a call ends it.

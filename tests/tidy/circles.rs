@@ -52,7 +52,7 @@ fn leaves(tree: &str, before: &[String], found: &mut Vec<Module>) {
     }
 }
 
-/// The path from the root of the crate; `None` for a path of another crate.
+/// Returns the path from the root of the crate; `None` for a path of another crate.
 fn absolute(module: &[String], path: &[String], modules: &BTreeSet<Module>) -> Option<Module> {
     let mut at = module.to_vec();
     let mut rest = path;
@@ -70,7 +70,7 @@ fn absolute(module: &[String], path: &[String], modules: &BTreeSet<Module>) -> O
     (rest.len() < path.len() || is_child()).then_some(at)
 }
 
-/// All paths with `::` in code without imports.
+/// Returns all paths with `::` in code without imports.
 fn named(code: &str) -> impl Iterator<Item = Module> {
     let is_part = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == ':';
     let paths = code.split(move |letter| !is_part(letter)).filter(|path| path.contains("::"));
@@ -108,7 +108,7 @@ fn uses(module: &Module, code: &str, modules: &BTreeSet<Module>) -> Uses {
     uses
 }
 
-/// The module that defines what a path names.
+/// Returns the module that defines what a path names.
 fn owner(path: &[String], all: &BTreeMap<Module, Uses>, depth: usize) -> Module {
     let known = (0..=path.len()).take_while(|length| all.contains_key(&path[..*length]));
     let length = known.last().unwrap_or(0);

@@ -69,7 +69,7 @@ fn constants_become_their_values() {
 /// Fragments that are part of every script, and the names that any file may use.
 const COMMON: [&str; 4] = ["batch", "clock", include::PRELUDE, "sharing"];
 
-/// The words of a file's code: no comments, no strings, no fields (`task.state`).
+/// Returns the words of a file's code: no comments, no strings, no fields (`task.state`).
 fn words(text: &str) -> BTreeSet<String> {
     let mut words = BTreeSet::new();
     for line in text.lines() {
@@ -90,7 +90,7 @@ fn words(text: &str) -> BTreeSet<String> {
     words
 }
 
-/// The names that a file defines outside functions.
+/// Returns the names that a file defines outside functions.
 fn definitions(text: &str) -> Vec<&str> {
     let lines = text.lines().filter_map(|line| line.strip_prefix("local "));
     let names = lines.flat_map(|line| match line.strip_prefix("function ") {
@@ -127,7 +127,7 @@ fn names_begin_with_their_fragment() {
     }
 }
 
-/// The numbers of a list such as `A = 0, B = 1`, by name.
+/// Returns the numbers of a list such as `A = 0, B = 1`, by name.
 fn numbers(names: &str, values: &str) -> BTreeMap<String, u64> {
     let pairs = names.split(',').zip(values.split(','));
     let numbers = pairs.filter_map(|(name, value)| {
@@ -138,13 +138,13 @@ fn numbers(names: &str, values: &str) -> BTreeMap<String, u64> {
     numbers.collect()
 }
 
-/// The number constants of a script or fragment, by name.
+/// Returns the number constants of a script or fragment, by name.
 fn constants(text: &str) -> BTreeMap<String, u64> {
     let lines = text.lines().filter_map(|line| line.strip_prefix("local ")?.split_once(" = "));
     lines.flat_map(|(names, values)| numbers(names, values)).collect()
 }
 
-/// The status numbers that the Rust files of a folder name in `statuses!`.
+/// Returns the status numbers that the Rust files of a folder name in `statuses!`.
 fn statuses(folder: &str) -> BTreeMap<String, u64> {
     let mut found = BTreeMap::new();
     for (_, text) in files(folder, "rs") {

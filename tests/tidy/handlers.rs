@@ -39,7 +39,7 @@ const METHODS: [(&str, &str); 11] = [
     ("script_calls", "src/grpc/sequence"),
 ];
 
-/// The first name of each path after `start`: `start{a, b::c}` gives `a` and `b`.
+/// Returns the first name of each path after `start`: `start{a, b::c}` gives `a` and `b`.
 fn names_after<'c>(code: &'c str, start: &str) -> Vec<&'c str> {
     let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
     let first = |path: &'c str| path.split(|letter| !is_word(letter)).next().unwrap();

@@ -2,7 +2,7 @@
 
 use super::{code, sources};
 
-/// The fields of each macro of tracing, with the file.
+/// Returns the fields of each macro of tracing, with the file.
 fn log_lines() -> Vec<(String, String)> {
     let mut found = Vec::new();
     for (path, text) in sources() {

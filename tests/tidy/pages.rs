@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, fs};
 
 use crate::{files, root, sources};
 
-/// The id that a test's name starts with: `h13` of `h13_a_burst_…`, or of `test_h13_a_burst_…` in
-/// Python.
+/// Returns the id that a test's name starts with: `h13` of `h13_a_burst_…`, or of
+/// `test_h13_a_burst_…` in Python.
 fn scenario(test: &str) -> Option<&str> {
     let (id, _) = test.strip_prefix("test_").unwrap_or(test).split_once('_')?;
     let (letter, number) = id.split_at_checked(1)?;
@@ -80,7 +80,7 @@ fn j33_the_reasons_of_the_lints_name_files_that_exist() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// The links of a text to files: the text of each link, and its path without the anchor.
+/// Returns the links of a text to files: the text of each link, and its path without the anchor.
 fn links(text: &str) -> Vec<(&str, &str)> {
     let links = text.split("](").zip(text.split("](").skip(1)).map(|(before, after)| {
         let name = before.rsplit('[').next().unwrap();

@@ -11,7 +11,7 @@ pub(super) mod include;
 
 const LINES_MAX: usize = 110;
 
-/// All files below `lua/`, by path without the folder and `.lua`.
+/// Returns all files below `lua/`, by path without the folder and `.lua`.
 pub(super) fn lua() -> include::Files {
     let named = |path: &Path| path.with_extension("").strip_prefix("lua").unwrap().to_owned();
     let files = files("lua", "lua").into_iter();
@@ -82,7 +82,7 @@ fn the_list_of_writing_commands_is_complete() {
     assert_eq!(called, listed);
 }
 
-/// A script without its comments. `argv[i]` in a loop counts as reading all arguments.
+/// Returns a script without its comments. `argv[i]` in a loop counts as reading all arguments.
 fn code_of_script(text: &str) -> String {
     let code = text.lines().filter(|line| !line.starts_with("--")).collect::<Vec<_>>().join("\n");
     let loops = (1..=4).map(|i| format!(" argv[{i}]")).collect::<String>();

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Bits of an IPv6 address that identify a caller: one host usually has a whole /64.
+/// Bits of an IPv6 address that identify a caller: one host usually owns a whole /64.
 pub const IPV6_BITS: u32 = 64;
 
 /// Returns the key of an address: `ip:192.0.2.7`, or the network of an IPv6 address,

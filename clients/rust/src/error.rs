@@ -49,14 +49,14 @@ pub struct Violation {
 }
 
 impl Default for Error {
-    /// An error of unknown cause.
+    /// Returns an error of unknown cause.
     fn default() -> Error {
         Error::new(Code::Unknown, "")
     }
 }
 
 impl Error {
-    /// The reason of a reservation for an order that holds another quantity. The code is
+    /// The reason of a reservation for an order that holds a different quantity. The code is
     /// FAILED_PRECONDITION, and `held_quantity` is set.
     pub const QUANTITY_DIFFERS: &str = "QUANTITY_DIFFERS";
 
@@ -119,7 +119,7 @@ impl Error {
         Error::new(Code::Internal, format!("malformed answer: {what}"))
     }
 
-    /// A request that the client does not send.
+    /// Returns a request that the client does not send.
     pub(crate) fn bad_field(field: &str, expected: &str) -> Error {
         Error {
             violations: vec![Violation { field: field.into(), description: expected.into() }],
@@ -127,7 +127,7 @@ impl Error {
         }
     }
 
-    /// A decision that this version does not know.
+    /// Returns a decision that this version does not know.
     pub(crate) fn unknown_answer(kind: &str, value: i32) -> Error {
         let message = format!(
             "the server answered {kind} {value}, which this version of the library does not \
@@ -260,7 +260,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The innermost cause, because the outer ones are only "transport error".
+/// Returns the innermost cause, because the outer ones are only "transport error".
 fn cause(error: &(dyn std::error::Error + 'static)) -> String {
     let mut cause = error;
     while let Some(inner) = cause.source() {

@@ -236,7 +236,7 @@ impl Lock {
         }
     }
 
-    /// A third of the lease, so that two renewals may fail before it ends.
+    /// Returns a third of the lease, so that two renewals may fail before it ends.
     fn renew_after(&self) -> Duration {
         self.lease / 3
     }

@@ -159,7 +159,7 @@ async fn ended<A>(mut running: Vec<Running<A>>, grant: fn(&A) -> Option<Grant>) 
     None
 }
 
-/// The result of the first call that ends, and whether it is the newest call.
+/// Returns the result of the first call that ends, and whether it is the newest call.
 async fn first<A>(running: &mut Vec<Running<A>>) -> (bool, Result<Answered<A>, Error>) {
     poll_fn(|context| {
         for index in 0..running.len() {

@@ -1,6 +1,6 @@
 import { isIPv4, isIPv6 } from "node:net";
 
-/** Bits of an IPv6 address that identify a caller by default: one host usually has a whole /64. */
+/** Bits of an IPv6 address that identify a caller by default: one host usually owns a whole /64. */
 export const IPV6_PREFIX = 64;
 
 /**

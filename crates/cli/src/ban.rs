@@ -163,7 +163,7 @@ fn row(ban: &Ban) -> [String; 6] {
     ]
 }
 
-/// The end of a ban in UTC.
+/// Returns the end of a ban in UTC.
 fn end(until: Option<prost_types::Timestamp>) -> String {
     let until = time::time(until).map(humantime::format_rfc3339_seconds);
     // An unreadable ban has only a key.

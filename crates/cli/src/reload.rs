@@ -74,7 +74,7 @@ pub async fn run(options: &ReloadOptions) -> Result<ReloadEnd, ClientError> {
     }
 }
 
-/// The text for standard output.
+/// Returns the text for standard output.
 fn text(reloaded: &ReloadConfigResponse, dry_run: bool) -> String {
     let ReloadConfigResponse { differences, hash } = reloaded;
     let count = match differences.len() {

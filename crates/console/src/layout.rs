@@ -94,7 +94,7 @@ fn part(id: &'static str, html: &str) -> PagePart {
     PagePart { id, html: html.into(), is_live: true }
 }
 
-/// A whole page.
+/// Returns a whole page.
 pub(super) fn page(
     visit: &Visit,
     rendered: &RenderedPage,

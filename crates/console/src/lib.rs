@@ -216,7 +216,7 @@ impl Console {
         }
     }
 
-    /// The services for a caller with this token.
+    /// Returns the services for a caller with this token.
     fn in_process(&self, token: Option<&sessions::Token>, namespace: &str) -> InProcess {
         let namespace = namespace.parse().ok().filter(|_| !namespace.is_empty());
         InProcess::new(&self.services, token.map(sessions::Token::header), namespace)

@@ -54,7 +54,7 @@ pub(super) enum Problem {
 }
 
 impl ConsolePage {
-    /// A page without parts.
+    /// Creates a page without parts.
     pub(super) fn new(title: impl Into<String>) -> ConsolePage {
         ConsolePage { title: title.into(), parts: Vec::new(), lack: None }
     }

@@ -30,7 +30,7 @@ pub trait Services: fmt::Debug + Send + Sync + 'static {
     /// Whether the server has no callers, so that anyone may do anything.
     fn is_open(&self) -> bool;
 
-    /// A number that changes whenever a reload changes the callers.
+    /// Returns a number that changes whenever a reload changes the callers.
     fn generation(&self) -> u64;
 
     /// Builds the headers of each call: a token, and a namespace other than the caller's own.

@@ -47,7 +47,7 @@ fn login_form(status: StatusCode, next: &str, error: Option<&str>) -> Response<P
 }
 
 impl Console {
-    /// The page that asks for a token.
+    /// Returns the page that asks for a token.
     pub(super) fn login_page(&self, head: &Parts) -> Response<PageBody> {
         if self.services.is_open() {
             return answer::redirect("/", None);

@@ -139,7 +139,7 @@ pub struct TaskName {
 }
 
 impl TaskName {
-    /// The member: device and task, joined. It names the task within its pool.
+    /// Returns the member: device and task, joined. It names the task within its pool.
     pub(crate) fn member(&self) -> JoinedMember {
         member(&self.device, self.task.as_bytes())
     }
@@ -188,12 +188,12 @@ impl PoolUsage {
         Ok(PoolUsage { capacity: small(reply)?, in_use: small(reply)? })
     }
 
-    /// The number of free slots.
+    /// Returns the number of free slots.
     pub fn available(&self) -> u32 {
         self.capacity.saturating_sub(self.in_use)
     }
 
-    /// The number of held slots above the capacity, after the capacity was lowered.
+    /// Returns the number of held slots above the capacity, after the capacity was lowered.
     pub fn over_by(&self) -> u32 {
         self.in_use.saturating_sub(self.capacity)
     }

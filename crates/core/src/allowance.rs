@@ -1,6 +1,6 @@
-//! The bound on the expired entries that one decision removes.
+//! The bound on the number of expired entries that one decision removes.
 
-/// What one decision may still spend on expired entries; the twin of `lua/lib/allowance.lua`.
+/// The amount that one decision may still spend on expired entries; the twin of `lua/lib/allowance.lua`.
 ///
 /// Dead tickets, ended leases and queued tasks share it, so that a script call stays below 5 ms of
 /// Redis time no matter how much has expired at the same time. A unit is about 3 µs of Redis time.
@@ -11,14 +11,14 @@ pub struct Allowance(i32);
 impl Allowance {
     /// The allowance of a decision.
     pub const TOTAL: i32 = 500;
-    /// A dead ticket that leaves its queue.
+    /// The cost of a dead ticket that leaves its queue.
     const PLACE: i32 = 1;
-    /// A lease that has ended and is reclaimed.
+    /// The cost of a lease that has ended and is reclaimed.
     const LEASE: i32 = 5;
-    /// A task that leaves its queue, with or without a lease, and frees its payload.
+    /// The cost of a task that leaves its queue, with or without a lease, and frees its payload.
     const TASK: i32 = 12;
 
-    /// A full allowance.
+    /// Creates a full allowance.
     pub fn new() -> Allowance {
         Allowance(Allowance::TOTAL)
     }
@@ -28,7 +28,7 @@ impl Allowance {
         self.0 <= 0
     }
 
-    /// The number of tasks that may still leave their queue.
+    /// Returns the number of tasks that may still leave their queue.
     pub fn tasks(&self) -> usize {
         (self.0.max(0) as usize).div_ceil(Allowance::TASK as usize)
     }

@@ -14,8 +14,8 @@ pub struct AsOf<T> {
 }
 
 impl<T> AsOf<T> {
-    /// The time from the decision to `end`; 0 if it has passed. Not rounded, because a client that
-    /// adds it to its own clock must not consider an expired lease valid.
+    /// Returns the time from the decision to `end`; 0 if it has passed. Not rounded, because a
+    /// client that adds it to its own clock must not consider an expired lease valid.
     pub fn until(&self, end: Timestamp) -> Duration {
         Duration::from_micros(end.0.saturating_sub(self.now.0))
     }

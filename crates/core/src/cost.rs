@@ -18,13 +18,13 @@ impl Cost {
     /// Above this total, in µs, the decisions of one RPC are sent as bulk.
     const TOGETHER_MAX: u64 = 2 * Cost::CALL_MAX as u64;
 
-    /// The cost of a decision that takes this many µs.
+    /// Returns the cost of a decision that takes this many µs.
     pub const fn from_micros(micros: u32) -> Cost {
         Cost { micros, is_bulk: false }
     }
 
-    /// A decision that travels separately, one script call at a time, so that it delays no others:
-    /// a listing, or any other decision of similar cost.
+    /// Returns a decision that travels separately, one script call at a time, so that it delays no
+    /// others: a listing, or any other decision of similar cost.
     pub const fn bulk(micros: u32) -> Cost {
         Cost { micros, is_bulk: true }
     }
@@ -34,7 +34,7 @@ impl Cost {
         Cost { micros: self.micros + (bytes / 256) as u32, ..self }
     }
 
-    /// The cost in µs.
+    /// Returns the cost in µs.
     pub fn micros(self) -> u32 {
         self.micros
     }
@@ -49,7 +49,7 @@ impl Cost {
         costs.map(|cost| u64::from(cost.micros)).sum::<u64>() > Cost::TOGETHER_MAX
     }
 
-    /// The same cost; travels separately if `is_bulk` or if it already did.
+    /// Returns the same cost; travels separately if `is_bulk` or if it already did.
     pub fn apart(self, is_bulk: bool) -> Cost {
         Cost { is_bulk: self.is_bulk || is_bulk, ..self }
     }

@@ -25,16 +25,16 @@ pub trait RefusalCaching: Decision {
     /// Distinguishes cached refusals within one partition. `None`: only the store can answer this
     /// call.
     fn kind(&self) -> Option<u64>;
-    /// The member that asks, such as a task. A member that already holds a lease gets it again from
-    /// the store, so the cache must not refuse it.
+    /// Returns the member that asks, such as a task. A member that already holds a lease gets it
+    /// again from the store, so the cache must not refuse it.
     fn member(&self) -> Option<Vec<u8>> {
         None
     }
-    /// The refusal to cache and its validity in µs, counted from when the call was sent. `None` for
-    /// an outcome that grants something or that changed the store.
+    /// Returns the refusal to cache and its validity in µs, counted from when the call was sent.
+    /// `None` for an outcome that grants something or that changed the store.
     fn denial(&self, outcome: &Self::Outcome) -> Option<(Self::Denial, u64)>;
-    /// The refusal as it reads `passed` µs after the original call; `None` if it does not apply to
-    /// this call. `now` is used only to spread `retry_after`.
+    /// Returns the refusal as it reads `passed` µs after the original call; `None` if it does not
+    /// apply to this call. `now` is used only to spread `retry_after`.
     fn deny(&self, denial: &Self::Denial, passed: u64, now: Timestamp) -> Option<Self::Outcome>;
 }
 
@@ -57,7 +57,7 @@ pub struct CacheRule<D: Decision> {
 pub type CachedDenial = Box<dyn Any + Send>;
 
 impl<D: RefusalCaching> CacheRule<D> {
-    /// The functions of a verb.
+    /// Returns the functions of a verb.
     pub(crate) const fn for_verb() -> CacheRule<D> {
         CacheRule {
             kind: D::kind,
@@ -81,8 +81,8 @@ impl<D: Decision> fmt::Debug for CacheRule<D> {
 
 /// A decision that may invalidate cached refusals of its partition.
 pub trait AffectsDenials: Decision {
-    /// The effect on the cached refusals. `outcome` is `None` if the fate of the decision is
-    /// unknown: it may have been executed.
+    /// Returns the effect on the cached refusals. `outcome` is `None` if the fate of the decision
+    /// is unknown: it may have been executed.
     fn effect(&self, outcome: Option<&Self::Outcome>) -> Effect;
 }
 

@@ -21,7 +21,8 @@ pub trait Grows: Decision {
     fn adds(&self, state: &Self::State, now: Timestamp) -> bool {
         self.is_new(state, now)
     }
-    /// The kind of entry that the decision would add to this state. Used by the embedded engine.
+    /// Returns the kind of entry that the decision would add to this state. Used by the embedded
+    /// engine.
     fn takes(&self, _: &Self::State, _: Timestamp) -> Option<Takes> {
         None
     }
@@ -64,7 +65,7 @@ pub enum Taking {
 }
 
 impl Footprint {
-    /// The number of one kind.
+    /// Returns the number of one kind.
     pub fn count_mut(&mut self, takes: Takes) -> &mut u64 {
         match takes {
             Takes::Lease => &mut self.leases,

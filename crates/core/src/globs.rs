@@ -35,7 +35,7 @@ impl Globs {
         Ok(globs)
     }
 
-    /// The index of the first entry that matches a local name.
+    /// Returns the index of the first entry that matches a local name.
     pub fn first(&self, name: &Name) -> Option<usize> {
         self.first_of(name, |_| true)
     }
@@ -103,7 +103,8 @@ impl ScopedGlobs {
         })
     }
 
-    /// The index of the first entry that matches the namespace and the local name of a partition.
+    /// Returns the index of the first entry that matches the namespace and the local name of a
+    /// partition.
     pub(crate) fn first(&self, name: &Name) -> Option<usize> {
         // The common case: no entries.
         if self.namespaces.is_empty() {

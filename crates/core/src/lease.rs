@@ -26,7 +26,7 @@ impl Lease {
         })
     }
 
-    /// The lease as of `now`.
+    /// Returns the lease as of `now`.
     pub(crate) fn at(self, now: Timestamp) -> AsOf<Lease> {
         AsOf { value: self, now }
     }

@@ -80,8 +80,8 @@ pub trait Decision: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// Name of the unit of atomicity: one hash slot in Redis, one entry of the embedded engine.
     fn partition(&self) -> &[u8];
-    /// The partitions of a decision about several, whose state is a list: each once, in the order of
-    /// the states. All have the tag of [`Decision::partition`].
+    /// Returns the partitions of a decision about several, whose state is a list: each once, in the
+    /// order of the states. All have the tag of [`Decision::partition`].
     fn partitions(&self) -> Vec<&[u8]> {
         vec![self.partition()]
     }
@@ -108,9 +108,10 @@ pub trait Joined: Decision {
     fn split(outcome: &Self::Outcome, joined: &[Self]) -> Option<Vec<Self::Outcome>>;
     /// Whether the decision was refused because it lacks its preparation.
     fn is_unprepared(outcome: &Self::Outcome) -> bool;
-    /// The preparation for all of these unprepared decisions of one partition; `None` for none.
+    /// Returns the preparation for all of these unprepared decisions of one partition; `None` for
+    /// none.
     fn preparation(unprepared: &[(Self, Self::Outcome)]) -> Option<Self::Preparation>;
-    /// The same decision after its preparation.
+    /// Returns the same decision after its preparation.
     fn prepared(&self, preparation: &<Self::Preparation as Decision>::Outcome) -> Self;
 }
 

@@ -65,7 +65,7 @@ impl Name {
         Ok(Name(bytes))
     }
 
-    /// The same local name in this namespace.
+    /// Returns the same local name in this namespace.
     pub fn within(&self, namespace: &Namespace) -> Name {
         if namespace.is_default() {
             Name(self.local_bytes())
@@ -74,61 +74,61 @@ impl Name {
         }
     }
 
-    /// The bytes of the name, with its namespace.
+    /// Returns the bytes of the name, with its namespace.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The bytes of the name, with its namespace, without a copy.
+    /// Returns the bytes of the name, with its namespace, without a copy.
     pub fn to_bytes(&self) -> Bytes {
         self.0.clone()
     }
 
-    /// The bytes of the namespace with its end, see [`Namespace::prefix`], and of the local name: the
-    /// name that callers see.
+    /// Returns the bytes of the namespace with its end, see [`Namespace::prefix`], and of the local
+    /// name: the name that callers see.
     pub fn split(&self) -> (&[u8], &[u8]) {
         self.0.split_at(prefix_length(&self.0))
     }
 
-    /// The bytes of the namespace with its end.
+    /// Returns the bytes of the namespace with its end.
     pub fn prefix(&self) -> &[u8] {
         self.split().0
     }
 
-    /// The bytes of the local name.
+    /// Returns the bytes of the local name.
     pub fn local(&self) -> &[u8] {
         self.split().1
     }
 
-    /// The bytes of the name, with its namespace. Costs no reference count, unlike
+    /// Returns the bytes of the name, with its namespace. Costs no reference count, unlike
     /// [`Name::to_bytes`].
     pub fn into_bytes(self) -> Bytes {
         self.0
     }
 
-    /// The bytes of the local name. Costs no reference count, unlike [`Name::local_bytes`].
+    /// Returns the bytes of the local name. Costs no reference count, unlike [`Name::local_bytes`].
     pub fn into_local_bytes(mut self) -> Bytes {
         let length = prefix_length(&self.0);
         self.0.advance(length);
         self.0
     }
 
-    /// The bytes of the local name, without a copy.
+    /// Returns the bytes of the local name, without a copy.
     pub fn local_bytes(&self) -> Bytes {
         self.0.slice(prefix_length(&self.0)..)
     }
 
-    /// A copy of the name in its own memory, for state that outlives the call.
+    /// Returns a copy of the name in its own memory, for state that outlives the call.
     pub fn detached(&self) -> Name {
         Name(Bytes::copy_from_slice(&self.0))
     }
 
-    /// The namespace as text; empty for the default namespace.
+    /// Returns the namespace as text; empty for the default namespace.
     pub fn namespace(&self) -> &str {
         Namespace::text_of(&self.0)
     }
 
-    /// The local name as text.
+    /// Returns the local name as text.
     pub fn as_str(&self) -> &str {
         // `parse` has checked it. The empty default cannot occur; it would match no name.
         str::from_utf8(self.local()).unwrap_or_default()

@@ -286,7 +286,7 @@ impl<D: Decision> Outcomes<D> {
         Outcomes { labels, index }
     }
 
-    /// The label of an outcome.
+    /// Returns the label of an outcome.
     pub fn label(&self, outcome: &D::Outcome) -> &'static str {
         self.labels.get((self.index)(outcome)).copied().unwrap_or_default()
     }

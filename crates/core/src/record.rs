@@ -48,9 +48,9 @@ pub trait Recorded: State + fmt::Debug {
     /// Reserves further numbers, as a changed part, if most of the reserved ones are used. Called
     /// after each decision that changes the head, while unsynced answers may be lost.
     fn reserve_ahead(&mut self, _: Timestamp) {}
-    /// The number of the change that reserves the last number in use; 0 for none. The change must
-    /// be synced before an answer reveals the number. `change` is the number of the changes that
-    /// the decision has just made.
+    /// Returns the number of the change that reserves the last number in use; 0 for none. The
+    /// change must be synced before an answer reveals the number. `change` is the number of the
+    /// changes that the decision has just made.
     fn reservation(&mut self, _change: u64) -> u64 {
         0
     }
@@ -122,7 +122,7 @@ pub fn decode_number(name: &[u8]) -> Result<u64, Unreadable> {
     Ok(u64::from_be_bytes(bytes))
 }
 
-/// The error for a part that the kind does not have.
+/// Returns the error for a part that the kind does not have.
 pub fn unknown_part<T>(part: &[u8]) -> Result<T, Unreadable> {
     Err(Unreadable(format!(
         "unknown part {:?} of a key: a newer version may have written it",

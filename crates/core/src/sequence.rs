@@ -86,7 +86,7 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// The sequence of a name with this layout; without a layout it has values only.
+    /// Creates the sequence of a name with this layout; without a layout it has values only.
     pub fn new(name: &Name, layout: Option<Arc<Layout>>) -> Sequence {
         let dating = layout.as_ref().and_then(|layout| layout.dating());
         let partition = match dating {
@@ -100,34 +100,34 @@ impl Sequence {
         Sequence { partition, layout }
     }
 
-    /// The partition: the name, and with a calendar the unit and the numbers per period.
+    /// Returns the partition: the name, and with a calendar the unit and the numbers per period.
     pub fn partition(&self) -> &[u8] {
         &self.partition
     }
 
-    /// The name of a partition, with its namespace.
+    /// Returns the name of a partition, with its namespace.
     pub fn name_of(partition: &Bytes) -> Bytes {
         let end = partition.iter().position(|byte| *byte == SEPARATOR);
         partition.slice(..end.unwrap_or(partition.len()))
     }
 
-    /// The name without its namespace.
+    /// Returns the name without its namespace.
     pub fn local_name(&self) -> Bytes {
         let name = Sequence::name_of(&self.partition);
         name.slice_ref(Namespace::split(&name).1)
     }
 
-    /// The layout of its values.
+    /// Returns the layout of its values.
     pub fn layout(&self) -> Option<&Arc<Layout>> {
         self.layout.as_ref()
     }
 
-    /// The calendar of the layout.
+    /// Returns the calendar of the layout.
     pub fn dating(&self) -> Option<&Dating> {
         self.layout.as_ref().and_then(|layout| layout.dating())
     }
 
-    /// The largest value of the sequence.
+    /// Returns the largest value of the sequence.
     pub fn value_max(&self) -> u64 {
         self.dating().map_or(VALUE_MAX, Dating::value_max)
     }

@@ -23,12 +23,12 @@ pub use kept::{AHEAD, Keeps, KeptClock, Mark, RESERVED_AFTER};
 pub struct Timestamp(pub u64);
 
 impl Timestamp {
-    /// The instant `duration` after this one.
+    /// Returns the instant `duration` after this one.
     pub fn after(self, duration: Millis) -> Timestamp {
         Timestamp(self.0 + duration.micros())
     }
 
-    /// The time until `later`, rounded up to whole milliseconds; 0 if `later` has passed.
+    /// Returns the time until `later`, rounded up to whole milliseconds; 0 if `later` has passed.
     pub fn until(self, later: Timestamp) -> Millis {
         Millis(later.0.saturating_sub(self.0).div_ceil(1000))
     }
@@ -41,17 +41,17 @@ impl Timestamp {
 pub struct Millis(pub u64);
 
 impl Millis {
-    /// The duration of `seconds` seconds.
+    /// Returns the duration of `seconds` seconds.
     pub const fn from_secs(seconds: u64) -> Millis {
         Millis(seconds * 1000)
     }
 
-    /// The duration in microseconds.
+    /// Returns the duration in microseconds.
     pub const fn micros(self) -> u64 {
         self.0 * 1000
     }
 
-    /// The duration as a standard type.
+    /// Returns the duration as a standard type.
     pub const fn duration(self) -> Duration {
         Duration::from_millis(self.0)
     }
@@ -75,14 +75,14 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// The clock of a running server without a data directory.
+    /// Returns the clock of a running server without a data directory.
     #[allow(clippy::disallowed_methods, reason = "the one place that reads the raw clocks")]
     pub fn system() -> Clock {
         let origin = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Clock::System { origin: Timestamp(origin.as_micros() as u64), since: monotonic() }
     }
 
-    /// The current time.
+    /// Returns the current time.
     pub fn now(&self) -> Timestamp {
         match self {
             Clock::System { origin, since } => {
@@ -94,7 +94,7 @@ impl Clock {
     }
 }
 
-/// The current monotonic instant, for deadlines and intervals. Decisions must not use it.
+/// Returns the current monotonic instant, for deadlines and intervals. Decisions must not use it.
 #[allow(clippy::disallowed_methods, reason = "the one place that reads the raw clocks")]
 pub fn monotonic() -> Instant {
     Instant::now()

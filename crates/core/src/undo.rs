@@ -11,8 +11,8 @@ use crate::{acknowledgement::Acknowledgement, error::Error, script::Script};
 
 /// A decision whose outcome may need the acknowledgement of replicas.
 pub trait Revocable: Decision {
-    /// The number of replicas that must acknowledge the write before the call is answered, and for
-    /// how long the call waits for them. Both are settings of the pool or sequence.
+    /// Returns the number of replicas that must acknowledge the write before the call is answered,
+    /// and for how long the call waits for them. Both are settings of the pool or sequence.
     fn acknowledgement(&self) -> Acknowledgement;
     /// Returns the function that decides how to undo an outcome that replicas did not acknowledge.
     /// The engine asks only if an acknowledgement is needed. Keys of the undoing script start with

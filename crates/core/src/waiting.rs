@@ -76,23 +76,23 @@ pub trait Waits: Decision {
     /// The configured rules that a waiting call follows; `()` for none.
     type Rules: Send + Sync + 'static;
 
-    /// The ticket that the decision is sent with; `None` if the call does not wait.
+    /// Returns the ticket that the decision is sent with; `None` if the call does not wait.
     fn waiting(&mut self) -> &mut Option<WaitingCall>;
     /// Applies the settings of newer rules, before the next attempt of a waiting call, so that a
     /// capacity lowered by a reload also applies to calls that are already waiting.
     fn follow(&mut self, _rules: &Self::Rules) {}
-    /// The name of the waiter in the queue, such as device and task. One waiter has at most one
-    /// ticket.
+    /// Returns the name of the waiter in the queue, such as device and task. One waiter has at most
+    /// one ticket.
     fn waiter(&self) -> Vec<u8>;
-    /// The heartbeat decision for the queue that this decision waits in.
+    /// Returns the heartbeat decision for the queue that this decision waits in.
     fn heartbeat(&self, heartbeat: Heartbeat) -> Self::Heartbeat;
-    /// The decision that revokes the grant of this outcome, by its token. `None` if the outcome
-    /// grants nothing, or a lease that an earlier call was granted. It leaves a lease with which
-    /// another call was answered.
+    /// Returns the decision that revokes the grant of this outcome, by its token. `None` if the
+    /// outcome grants nothing, or a lease that an earlier call was granted. It leaves a lease with
+    /// which another call was answered.
     fn revoke(&self, outcome: &Self::Outcome) -> Option<Self::Revoke>;
     /// Whether the waiter may proceed, according to the outcome.
     fn proceed(outcome: &Self::Outcome) -> Proceed;
-    /// When the next lease expires, which may free a slot for a waiter.
+    /// Returns when the next lease expires, which may free a slot for a waiter.
     fn frees_in(outcome: &Self::Outcome) -> Option<Millis>;
 }
 
@@ -151,7 +151,7 @@ pub(crate) fn tell_end(queue: &mut Option<Box<Queue>>, end: Timestamp, now: Time
     }
 }
 
-/// The number of waiters; 0 without a queue.
+/// Returns the number of waiters; 0 without a queue.
 pub(crate) fn count(queue: &mut Option<Box<Queue>>, free: u32, now: Timestamp) -> u64 {
     queue.as_mut().map_or(0, |queue| queue.count(free, now) as u64)
 }

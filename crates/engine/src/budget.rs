@@ -1,9 +1,9 @@
-//! The limits of an engine: what callers, and each namespace, can make it hold.
+//! The limits of an engine on the resources that callers and each namespace can use.
 //!
 //! The code that enforces a limit records in [`ReachedLimit`] each time the limit rejects or ends
-//! something. [`report`] logs the counters that rose, at most once in `REPORT_EVERY`, so that a
-//! flood of rejected calls costs one log line. `docs/limits.md` lists every limit with its default, its
-//! configuration key and its error.
+//! something. [`report`] logs the counters that have increased, at most once per `REPORT_EVERY`, so
+//! that a flood of rejected calls costs one log line. `docs/limits.md` lists every limit with its
+//! default, its configuration key and its error.
 
 mod callers;
 mod namespace_limits;
@@ -31,17 +31,17 @@ pub use usage::{LimitUsage, NamespaceUsage};
 use tollgate_core::error::Error;
 use tollgate_telemetry::limits::ReachedLimits;
 
-/// The shortest time between two log lines about limits.
+/// Minimum time between two log lines about limits.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
-/// Returns the error of a call that this limit rejects, and counts it.
+/// Returns the error for a call that this limit rejects, and counts it.
 pub fn overloaded(limit: ReachedLimit) -> Error {
     limit.record();
     Error::Overloaded
 }
 
-/// Logs the limits that were reached since the last line, and the namespaces that reached theirs. Never
-/// completes.
+/// Logs the limits that were reached since the last log line, and the namespaces that reached
+/// theirs. Never completes.
 pub async fn report(namespaces: &NamespaceBudget) {
     let (mut reported, mut reported_namespaces) = (ReachedLimits::default(), HashMap::new());
     loop {

@@ -16,7 +16,7 @@ pub struct CountedVerb {
 }
 
 impl CountedVerb {
-    /// The counters of a verb.
+    /// Returns the counters of a verb.
     pub fn of<D: Decision>() -> CountedVerb {
         CountedVerb {
             frees_capacity: D::PROPERTIES.priority == Priority::FreesCapacity,
@@ -26,7 +26,7 @@ impl CountedVerb {
     }
 }
 
-/// Counts the answer of a call.
+/// Counts the answer to a call.
 #[inline]
 pub(super) fn record<D: Decision>(answered: &Result<Answered<D::Outcome>, Error>) {
     const { assert!(D::PROPERTIES.outcomes.labels.len() <= OUTCOMES_MAX, "too many outcomes") };
@@ -54,7 +54,7 @@ pub(super) fn record_all<D: Decision>(answers: &Batch<Answered<D::Outcome>>) {
     }
 }
 
-/// Counts an error of the store; other errors are refusals of this server.
+/// Counts an error of the store; other errors are refusals by this server.
 #[cold]
 fn record_failure(cells: &Cells, error: &Error) {
     let failure = match error {

@@ -1,11 +1,12 @@
-//! The embedded engine: decides in this process. Nothing to install, no network.
+//! The embedded engine decides in this process: there is nothing to install, and no network.
 //!
-//! The state lies in 1,024 shards. A shard is a mutex over one table per capability, and a decision
-//! locks the shard of its tag, usually for less than a microsecond. Decisions of a batch share a lock,
-//! up to 32 at a time. With a data directory, changes are also persisted.
+//! The state is split into 1,024 shards. A shard is a mutex over one table per capability, and a
+//! decision locks the shard of its tag, usually for less than a microsecond. Decisions of a batch
+//! lock a shard together, up to 32 at a time. With a data directory, changes are also persisted.
 //!
 //! - `tables`: the state of a shard
-//! - `executor`, `batch`: run decisions; `journal`, `store`: the queue of their changes and its files
+//! - `executor`, `batch`: execute decisions; `journal`, `store`: the queue of their changes, and
+//!   its files
 //! - `open`, `load`: read the data directory at start
 //! - `listing`, `namespaces`, `names`: list partitions; `quota`: counts the entries of namespaces
 //! - `sweep`: drops expired entries; `ceiling`: refuses new names above `memory_max`
@@ -16,10 +17,10 @@
 //! - Time is read under the mutex, so it never runs backwards within a partition.
 //! - No critical section gets longer as partitions are added. Listings and sweeps work in steps, and
 //!   tables grow in steps (`crates/core/src/collections/incremental_map.rs`).
-//! - A decision sees expired leases as ended. The sweep only frees their memory, and looks at every
-//!   partition about once a second.
-//! - A panic in a decision, which would be a bug, does not block the shard: mutexes of parking_lot
-//!   are not poisoned.
+//! - A decision treats expired leases as ended. The sweep only frees their memory, and visits every
+//!   partition about once per second.
+//! - A panic in a decision, which would be a bug, does not block the shard: parking_lot mutexes are
+//!   not poisoned.
 
 mod batch;
 mod ceiling;
@@ -68,7 +69,7 @@ use tollgate_core::{
 /// The number of shards. With a million partitions, one shard is swept in a fraction of a
 /// millisecond.
 pub(super) const SHARDS: usize = 1024;
-/// The number of looks at a locked shard before the thread blocks: 1 to 2 µs.
+/// The number of attempts to lock a shard before the thread blocks: 1 to 2 µs.
 const SPINS: usize = 40;
 
 /// The embedded engine.
@@ -87,8 +88,8 @@ pub struct Embedded {
     journal: Option<Journal>,
     /// The limit on memory; `None` if there is none.
     ceiling: Option<Ceiling>,
-    /// A killed process may have given out fencing tokens up to this time, and lost them. Until the
-    /// clock has passed it, tokens are taken above it.
+    /// A killed process may have handed out fencing tokens up to this time and lost the record of
+    /// them. Until the clock has passed it, tokens are chosen above it.
     token_floor: Timestamp,
 }
 
@@ -99,13 +100,13 @@ impl fmt::Debug for Embedded {
 }
 
 impl Embedded {
-    /// Creates an empty engine on this clock.
+    /// Creates an empty engine that uses this clock.
     pub fn new(clock: Clock) -> Embedded {
         Embedded::salted(clock, RandomState::new().hash_one(SHARDS))
     }
 
-    /// Creates an empty engine. `salt` seeds the hash that selects shards, so a simulation can
-    /// repeat it.
+    /// Creates an empty engine. `salt` seeds the hash that selects shards, so that a simulation can
+    /// reproduce it.
     fn salted(clock: Clock, salt: u64) -> Embedded {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         let hub = Hub::new("embedded");
@@ -141,7 +142,7 @@ impl Embedded {
         }
     }
 
-    /// The limit on memory in bytes, if any.
+    /// Returns the limit on memory in bytes, if any.
     pub(super) fn memory_max(&self) -> Option<u64> {
         self.ceiling.as_ref().map(Ceiling::most)
     }
@@ -154,14 +155,14 @@ impl Embedded {
     /// Locks the shard of a tag. Partitions with the same tag share a mutex, so an event is
     /// appended in the same step as its change.
     ///
-    /// Spins before it blocks: a single decision ends within a microsecond, but a blocked thread may get
-    /// its core back milliseconds later on a busy machine.
+    /// Spins before it blocks: a single decision ends within a microsecond, whereas a blocked
+    /// thread may get its core back milliseconds later on a busy machine.
     fn shard(&self, tag: &[u8]) -> MutexGuard<'_, Tables> {
         let shard = self.shard_of(tag);
         spin(shard).unwrap_or_else(|| shard.lock())
     }
 
-    /// Locks the shard of a tag; `None` if another thread keeps it.
+    /// Locks the shard of a tag; returns `None` if another thread still has it locked.
     fn try_shard(&self, tag: &[u8]) -> Option<MutexGuard<'_, Tables>> {
         spin(self.shard_of(tag))
     }
@@ -175,12 +176,12 @@ impl Embedded {
         self.journal().is_none_or(Journal::has_room)
     }
 
-    /// The journal; `None` without a data directory.
+    /// Returns the journal; `None` without a data directory.
     pub(super) fn journal(&self) -> Option<&Journal> {
         self.journal.as_ref()
     }
 
-    /// The time of the engine's clock.
+    /// Returns the time of the engine's clock.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -192,8 +193,8 @@ impl Embedded {
         }
     }
 
-    /// Appends the names of a shard's partitions in which something has expired. Returns whether
-    /// the shard has any partition of this capability.
+    /// Appends the names of a shard's partitions that contain expired entries. Returns whether the
+    /// shard has any partition of this capability.
     pub(super) fn ended<S: Tabled>(&self, shard: usize, ended: &mut VecDeque<Name>) -> bool {
         let now = self.clock.now();
         let mut has_any = false;
@@ -206,16 +207,16 @@ impl Embedded {
         has_any
     }
 
-    /// Visits the partitions of a shard, one segment of the table at a time, and releases the mutex
-    /// in between. A partition that exists all the time is seen at least once; others may be missed
-    /// or seen twice.
+    /// Visits the partitions of a shard, one segment of the table at a time, and unlocks the mutex
+    /// in between. A partition that exists during the whole visit is seen at least once; others may
+    /// be missed or seen twice.
     fn each_part<S: Tabled>(&self, shard: usize, mut see: impl FnMut(&Table<S>, usize)) {
         let (mut part, mut parts) = (0, 0);
         loop {
             let mut tables = self.shards[shard].lock();
             let table = S::table(&mut tables);
             if table.parts() < parts {
-                // Segments were merged, perhaps into one that was already seen: start again.
+                // Segments were merged, perhaps into one that was already visited, so start again.
                 part = 0;
             }
             parts = table.parts();
@@ -224,7 +225,7 @@ impl Embedded {
             }
             see(table, part);
             part += 1;
-            // Hands the mutex to a waiting thread.
+            // Passes the mutex to a waiting thread.
             MutexGuard::unlock_fair(tables);
         }
     }
@@ -234,12 +235,12 @@ impl Embedded {
     }
 }
 
-/// The error for a new name above `memory_max`; counts the refusal.
+/// Returns the error for a new name above `memory_max`, and counts the refusal.
 fn memory_full() -> Error {
     ReachedLimit::Memory.record();
     Error::MemoryFull
 }
-/// Looks at a shard [`SPINS`] times, and locks it once it is free.
+/// Tries [`SPINS`] times to lock a shard.
 fn spin(shard: &Mutex<Tables>) -> Option<MutexGuard<'_, Tables>> {
     for _ in 0..SPINS {
         if !shard.is_locked()

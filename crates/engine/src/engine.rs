@@ -1,4 +1,4 @@
-//! The front door of the engine: every method of [`Engine`], and the stages of a call in order.
+//! The entry point of the engine: every method of [`Engine`], and the stages of a call in order.
 //!
 //! | stage | applies to | its part |
 //! |---|---|---|
@@ -7,13 +7,13 @@
 //! | 3. denial cache | AdmitTask, CheckRate, ShouldRateLimit; Redis only | repeats a recent refusal |
 //! | 4. store | all | executes the decision, in this process or in Redis; a listing in steps |
 //! | 5. fallback | AdmitTask, CompleteTask, RenewTask, CheckRate, ShouldRateLimit; Redis only | answers while the store is unreachable |
-//! | 6. ban index | CheckRate, ShouldRateLimit, Ban | enters a ban into the index that ListBans reads |
+//! | 6. ban index | CheckRate, ShouldRateLimit, Ban | adds a ban to the index that ListBans reads |
 //!
-//! Waiting and coalescing need types of the verb (its heartbeat, its reservation), so such calls come
-//! in by a method of their own. The other stages are options in [`Decision::PROPERTIES`]. They are
-//! tested in `const` blocks, so an optimized build contains no code of a stage for a verb without it.
-//! Futures of stages that few calls enter are boxed: the future of every call would otherwise be as
-//! large as theirs.
+//! Waiting and coalescing need types of the verb (its heartbeat, its reservation), so such calls
+//! have their own methods. The other stages are options in [`Decision::PROPERTIES`]. They are
+//! checked in `const` blocks, so an optimized build contains no code of a stage for verbs that do
+//! not use it. Futures of stages that few calls enter are boxed: the future of every call would
+//! otherwise be as large as theirs.
 
 use std::{borrow::Cow, future::pending, iter, sync::Arc, time::Instant};
 
@@ -49,8 +49,8 @@ use tollgate_core::{
 impl Engine {
     /// Decides a call. Returns by its deadline.
     ///
-    /// The outcome may be of an earlier try: if a connection to Redis breaks, the engine sends a
-    /// repeatable decision a second time.
+    /// The outcome may come from an earlier attempt: if a connection to Redis breaks, the engine
+    /// sends a repeatable decision a second time.
     pub async fn submit<D>(
         &self,
         decision: &D,
@@ -81,7 +81,7 @@ impl Engine {
     {
         if wait.0 > 0 {
             let waited = Box::pin(waiting::wait(self, decision.clone(), wait, deadline)).await;
-            // Without a reachable store a call does not wait: the fallback decides.
+            // If the store is unreachable, a call does not wait, and the fallback decides.
             let falls_back = const { D::PROPERTIES.fallback.is_some() }
                 && matches!(waited, Err(Error::Unavailable(_) | Error::Refused(_)));
             if !falls_back {
@@ -93,8 +93,9 @@ impl Engine {
         self.submit(decision, deadline).await
     }
 
-    /// Decides a call of a verb whose calls on one partition are merged while another one is being
-    /// decided. Only a round trip is worth merging for: an embedded engine decides each alone.
+    /// Decides a call of a verb whose calls on one partition are merged while another is being
+    /// decided. Merging is worthwhile only if it saves round trips, so an embedded engine decides
+    /// each call alone.
     pub async fn submit_merged<D>(
         self: &Arc<Engine>,
         decision: &D,
@@ -115,10 +116,10 @@ impl Engine {
         answered
     }
 
-    /// Decides a batch of one kind, in order and in one round trip. Each decision is an atomic step;
-    /// the batch is not. No decision of a batch waits. Returns by `deadline`.
+    /// Decides a batch of one kind, in order and in one round trip. Each decision is an atomic
+    /// step, but the batch is not. No decision of a batch waits. Returns by `deadline`.
     ///
-    /// An error of the whole batch means that no decision was sent. The exception is
+    /// An error for the whole batch means that no decision was sent. The exception is
     /// [`Error::DeadlineExceeded`]: the data directory did not sync the batch in time. A decision
     /// that was not reached by the deadline fails with [`Error::NotReached`].
     pub async fn submit_all<D>(
@@ -149,7 +150,7 @@ impl Engine {
         answers
     }
 
-    /// The stages of a call that is one step.
+    /// Runs the stages of a call that is one step.
     async fn decide<D>(
         &self,
         decision: &D,
@@ -174,20 +175,21 @@ impl Engine {
         Ok(answered)
     }
 
-    /// The store stage alone: executes a decision once and returns by `deadline`, whatever the store
-    /// does. Stages and background work use it, and tests compare engines by it.
+    /// Runs only the store stage: executes a decision once and returns by `deadline`, whatever the
+    /// store does. Stages and background work use it, and tests use it to compare engines.
     pub async fn store<D>(&self, decision: &D, deadline: Instant) -> Result<D::Outcome, Error>
     where
         D: Decision<State: Sharded>,
     {
         match self {
             Engine::Embedded(engine) => engine.decide(decision, deadline).await,
-            // Boxed: calls that wait or decide in this process need no memory for a Redis exchange.
+            // Boxed, so that calls that wait or decide in this process need no memory for a Redis
+            // exchange.
             Engine::Redis(engine) => Box::pin(engine.run(decision, deadline)).await,
         }
     }
 
-    /// The store stage of a batch.
+    /// Runs the store stage of a batch.
     pub async fn store_all<D>(&self, decisions: &[D], deadline: Instant) -> Batch<D::Outcome>
     where
         D: Decision<State: Sharded>,
@@ -217,7 +219,7 @@ impl Engine {
     }
 }
 
-/// The stages of a call on Redis: denial cache, store, fallback.
+/// Runs the stages of a call on Redis: denial cache, store, fallback.
 async fn ask<D>(
     engine: &Redis,
     decision: &D,
@@ -239,8 +241,8 @@ where
     engine.fallback.after_store(decision, result, deadline, || engine.check())
 }
 
-/// The stages of a batch on Redis. Cached refusals are not sent. The store decides all others in one
-/// batch; if that was certainly not executed, the fallback decides each.
+/// Runs the stages of a batch on Redis. Decisions with cached refusals are not sent. The store
+/// decides all others in one batch; if that was certainly not executed, the fallback decides each.
 async fn ask_all<D>(
     engine: &Redis,
     decisions: &[D],
@@ -290,7 +292,7 @@ where
 /// Listings and watches.
 impl Engine {
     /// Lists at most `limit` partitions of a namespace after the cursor `after`. `read` returns the
-    /// decision that reads a partition, or `None` to leave it out. So a page can have fewer than
+    /// decision that reads a partition, or `None` to skip it. A page can therefore have fewer than
     /// `limit` entries although more follow. Returns the entries and the cursor of the next page.
     pub async fn list<D>(
         &self,
@@ -309,9 +311,9 @@ impl Engine {
     }
 
     /// Lists a page of the partitions of one kind by their prefix. `read` returns the decision that
-    /// reads a partition, or `None` to leave it out. Returns the entries, in no order, and the
-    /// position of the next page. A partition that exists during the whole walk is listed at least
-    /// once, unless slots of a Redis Cluster move.
+    /// reads a partition, or `None` to skip it. Returns the entries, in no particular order, and
+    /// the position of the next page. A partition that exists during the whole listing is listed at
+    /// least once, unless slots of a Redis Cluster move.
     pub async fn list_names<D>(
         &self,
         query: &NameQuery,
@@ -349,9 +351,9 @@ impl Engine {
         entries.collect()
     }
 
-    /// The names of a page. On Redis these are the names in the index (`redis/index.rs`), which
-    /// keeps an empty partition for some minutes. On the embedded engine these are the partitions
-    /// with state.
+    /// Returns the names of a page. On Redis, these are the names in the index (`redis/index.rs`),
+    /// which keeps an empty partition for some minutes. On the embedded engine, these are the
+    /// partitions with state.
     pub async fn partitions<S: Tabled>(
         &self,
         namespace: &Namespace,
@@ -368,8 +370,8 @@ impl Engine {
         }
     }
 
-    /// Starts a watcher. No event is missed once this returns, by `deadline`. Fails if the server
-    /// has its maximum of watchers.
+    /// Starts a watcher. Returns by `deadline`, and no event is missed from then on. Fails if the
+    /// server has reached its maximum number of watchers.
     pub async fn watch<T: Topic>(
         self: &Arc<Engine>,
         topic: T,
@@ -382,9 +384,9 @@ impl Engine {
 
 /// Limits and background work.
 impl Engine {
-    /// Sets the limits of namespaces; `servers` share their calls per second. Call it before the
-    /// first call; later use [`NamespaceBudget::set`], if [`Engine::can_limit`]. Fails if a glob is
-    /// invalid.
+    /// Sets the limits of namespaces; `servers` share their calls per second. Must be called before
+    /// the first decision; later, use [`NamespaceBudget::set`] if [`Engine::can_limit`] allows it.
+    /// Fails if a glob is invalid.
     ///
     /// [`NamespaceBudget::set`]: crate::budget::NamespaceBudget::set
     pub fn limit_namespaces(
@@ -412,8 +414,8 @@ impl Engine {
         }
     }
 
-    /// Changes the limits on what callers can occupy, also while calls run. What exceeds a lower limit
-    /// stays until it ends.
+    /// Changes the limits on the resources that callers can use, even while calls run. Anything
+    /// that exceeds a lower limit stays until it ends.
     pub fn set_limits(&self, limits: &CallerLimits) {
         match self {
             Engine::Embedded(engine) => engine.set_limits(limits),
@@ -421,20 +423,20 @@ impl Engine {
         }
     }
 
-    /// Runs the engine's background work until it is dropped. On the embedded engine: dropping
-    /// expired entries, checks of memory and disk. On Redis: probes, topology, wake-ups, cleaning
-    /// of the fallback.
+    /// Runs the engine's background work until it is dropped. On the embedded engine, it drops
+    /// expired entries and checks memory and disk. On Redis, it probes nodes, follows the topology,
+    /// receives wake-ups and cleans up the fallback.
     pub async fn maintain(&self) {
         match self {
             Engine::Embedded(engine) => engine.maintain().await,
             Engine::Redis(engine) => {
-                // Boxed: the compiler has a limit on the depth of nested future types.
+                // Boxed, because the compiler limits the depth of nested future types.
                 tokio::join!(Box::pin(engine.maintain()), engine.fallback.maintain());
             }
         }
     }
 
-    /// Sweeps for ever. `decision` creates the sweep decision of a partition.
+    /// Sweeps forever. `decision` creates the sweep decision for a partition.
     pub async fn sweep<D>(&self, decision: impl Fn(Name) -> D)
     where
         D: Decision<State: Tabled, Outcome = Swept>,
@@ -445,9 +447,9 @@ impl Engine {
         }
     }
 
-    /// Counts the entries of limited namespaces; never completes. `decision` creates the decision that
-    /// counts the leases and queued tasks of a partition. Does nothing on the embedded engine, whose
-    /// counts are exact.
+    /// Counts the entries of limited namespaces; never completes. `decision` creates the decision
+    /// that counts the leases and queued tasks of a partition. It does nothing on the embedded
+    /// engine, whose counts are exact.
     pub async fn count<D>(&self, decision: impl Fn(Name) -> D)
     where
         D: Decision<State: Tabled, Outcome = Footprint>,
@@ -458,8 +460,8 @@ impl Engine {
         }
     }
 
-    /// Writes all pending changes to the data directory and stops its thread. The last step before
-    /// the process exits; later changes are lost. Does nothing on Redis.
+    /// Writes all pending changes to the data directory and stops its thread. This is the last step
+    /// before the process exits; later changes are lost. Does nothing on Redis.
     pub fn close(&self) {
         if let Engine::Embedded(engine) = self {
             engine.close();
@@ -467,9 +469,9 @@ impl Engine {
     }
 }
 
-/// The condition of the engine, for the server, operators and stages.
+/// The state of the engine, for the server, operators and stages.
 impl Engine {
-    /// The registry of this server's waiting and watching calls.
+    /// Returns the registry of this server's waiting and watching calls.
     pub fn hub(&self) -> &Arc<Hub> {
         match self {
             Engine::Embedded(engine) => engine.hub(),
@@ -477,8 +479,8 @@ impl Engine {
         }
     }
 
-    /// Follows the condition of the store. Without a data directory the embedded engine is always
-    /// [`StoreState::Up`].
+    /// Subscribes to the state of the store. Without a data directory, the embedded engine is
+    /// always [`StoreState::Up`].
     pub fn state(&self) -> watch::Receiver<StoreState> {
         match self {
             Engine::Embedded(engine) => match engine.journal() {
@@ -519,8 +521,8 @@ impl Engine {
         }
     }
 
-    /// The engine, `embedded` or `redis`; and where its state is: `memory` or `data_dir`, or the
-    /// kind of Redis, `single`, `sentinel` or `cluster`.
+    /// Returns the engine, `embedded` or `redis`, and where its state is: `memory` or `data_dir`,
+    /// or the kind of Redis: `single`, `sentinel` or `cluster`.
     pub fn kind(&self) -> (&'static str, &'static str) {
         match self {
             Engine::Embedded(engine) if engine.journal().is_some() => ("embedded", "data_dir"),
@@ -529,7 +531,7 @@ impl Engine {
         }
     }
 
-    /// `memory_max` of the embedded engine, in bytes.
+    /// Returns `memory_max` of the embedded engine, in bytes.
     pub fn memory_max(&self) -> Option<u64> {
         match self {
             Engine::Embedded(engine) => engine.memory_max(),
@@ -537,8 +539,8 @@ impl Engine {
         }
     }
 
-    /// The size of the data directory's file, in bytes, and the number of changes that wait for the
-    /// disk; `None` without a data directory.
+    /// Returns the size of the data directory's file, in bytes, and the number of changes that wait
+    /// for the disk; `None` without a data directory.
     pub fn data_usage(&self) -> Option<(u64, u64)> {
         match self {
             Engine::Embedded(engine) => engine.journal().map(|journal| journal.usage()),
@@ -546,14 +548,15 @@ impl Engine {
         }
     }
 
-    /// The number of script calls for merged decisions of this kind; 0 on the embedded engine.
+    /// Returns the number of script calls for merged decisions of this kind; 0 on the embedded
+    /// engine.
     pub fn script_calls<D: Joined>(&self) -> u64 {
         Coalescer::<D>::lookup(self.hub()).script_calls()
     }
 
-    /// The number of servers on the same Redis with the same key prefix, this one included. Counted
-    /// every 5 seconds. `None` on the embedded engine, while the store is down, and if it is not
-    /// known.
+    /// Returns the number of servers on the same Redis with the same key prefix, including this
+    /// one. They are counted every 5 seconds. `None` on the embedded engine, while the store is
+    /// down, and if the number is not known.
     pub fn servers(&self) -> Option<u32> {
         match self {
             Engine::Embedded(_) => None,
@@ -561,8 +564,8 @@ impl Engine {
         }
     }
 
-    /// The id of the store, by which servers recognise a loss of its data. `None` on the embedded
-    /// engine, and before it was read.
+    /// Returns the id of the store, by which servers recognise a loss of its data. `None` on the
+    /// embedded engine, and before the id was read.
     pub fn store_id(&self) -> Option<String> {
         match self {
             Engine::Embedded(_) => None,
@@ -570,7 +573,8 @@ impl Engine {
         }
     }
 
-    /// The losses of the store's data that servers have recognised. Empty on the embedded engine.
+    /// Returns the losses of the store's data that servers have recognised. Empty on the embedded
+    /// engine.
     pub fn store_losses(&self) -> Vec<StoreLoss> {
         match self {
             Engine::Embedded(_) => Vec::new(),
@@ -578,8 +582,8 @@ impl Engine {
         }
     }
 
-    /// Accepts all losses of the store's data: calls are answered as on a new store. Returns the
-    /// losses that were not accepted before.
+    /// Accepts all losses of the store's data, so that calls are answered as on a new store.
+    /// Returns the losses that were not accepted before.
     pub async fn accept_store_loss(&self) -> Result<Vec<StoreLoss>, Error> {
         match self {
             Engine::Embedded(_) => Ok(Vec::new()),

@@ -1,11 +1,11 @@
 //! The state of an engine as export lines: the common interface of both kinds of store.
 //!
 //! `tollgate export` and `tollgate import` (`src/cli/transfer.rs`) are the only callers. They run
-//! without an engine. A data directory is locked for that time. On Redis the operator stops the
-//! servers first; a marker key keeps servers from starting on an unfinished import.
+//! without an engine. A data directory is locked meanwhile. On Redis, the operator stops the
+//! servers first, and a marker key prevents servers from starting on an unfinished import.
 //!
-//! The order of calls of an import is `begin`, `write` for each line, `flush`, a `read` to verify,
-//! `finish`.
+//! An import calls `begin`, `write` for each line, `flush`, `read` to verify, and `finish`, in this
+//! order.
 
 mod counts;
 mod failure;
@@ -30,7 +30,7 @@ use tollgate_core::time::Clock;
 /// The source of an export or the target of an import.
 #[derive(Debug)]
 pub enum Store {
-    /// The data directory of an embedded engine, locked.
+    /// The locked data directory of an embedded engine.
     Directory(Box<Directory>),
     /// A Redis, of any topology.
     Redis(Box<Keyspace>),
@@ -55,7 +55,7 @@ impl Store {
             .map_err(Failure::Redis)
     }
 
-    /// Replaces the clock, for tests that step the time.
+    /// Replaces the clock, for tests that step time.
     #[must_use]
     pub fn on_clock(mut self, clock: Clock) -> Store {
         match &mut self {
@@ -65,7 +65,7 @@ impl Store {
         self
     }
 
-    /// The name of the engine in the first line of an export.
+    /// Returns the name of the engine for the first line of an export.
     pub fn name(&self) -> &'static str {
         match self {
             Store::Directory(_) => "embedded",
@@ -73,7 +73,8 @@ impl Store {
         }
     }
 
-    /// The id by which servers recognise that a Redis has lost its data; `None` for a data directory.
+    /// Returns the id by which servers recognise that a Redis has lost its data; `None` for a data
+    /// directory.
     pub async fn id(&self) -> Option<String> {
         match self {
             Store::Directory(_) => None,
@@ -81,7 +82,7 @@ impl Store {
         }
     }
 
-    /// The time of the store's clock, in µs.
+    /// Returns the time of the store's clock, in µs.
     pub async fn now(&mut self) -> Result<u64, Failure> {
         match self {
             Store::Directory(directory) => Ok(directory.now()),
@@ -135,8 +136,8 @@ impl Store {
         }
     }
 
-    /// Completes the import: engines may use the state. Called once the written lines are verified.
-    /// `id` is that of the exported store, if the export has one.
+    /// Completes the import, so that engines may use the state. Called once the written lines are
+    /// verified. `id` is the id of the exported store, if the export has one.
     pub async fn finish(&mut self, id: Option<&str>) -> Result<(), Failure> {
         match self {
             Store::Directory(_) => Ok(()),

@@ -1,17 +1,17 @@
-//! Feeds: deliver the events of a pool or policy to any number of watchers.
+//! Feeds deliver the events of a pool or policy to any number of watchers.
 //!
 //! WatchPool and WatchRates call [`Engine::watch`]. Each watched topic has one feed on this server:
-//! a task that reads the topic's histories about every 100 ms into a ring (`ring`), from which all
-//! its watchers take. So the load on the store does not depend on the number of watchers. The feed
-//! starts with the first watcher and ends with the last.
+//! a task that reads the topic's histories about every 100 ms into a ring (`ring`), which all its
+//! watchers read. The load on the store therefore does not depend on the number of watchers. The
+//! feed starts with the first watcher and ends with the last.
 //!
 //! A watcher that starts with older events reads the store itself until it reaches the ring; at
-//! most 8 watchers do so at a time. The ring is bounded. A watcher that falls out of it ends with
-//! [`Error::SlowWatcher`] and can continue from its last cursor.
+//! most 8 watchers do so at a time. The ring is bounded. A watcher that falls too far behind ends
+//! with [`Error::SlowWatcher`] and can continue from its last cursor.
 //!
 //! # Guarantee
-//! A watcher gets the events of a history in order, without repeats. If events are missing because
-//! they are no longer stored, a gap message takes their place.
+//! A watcher receives the events of a history in order and without repeats. If events are missing
+//! because they are no longer stored, a gap message takes their place.
 
 mod position;
 mod reader;
@@ -44,24 +44,24 @@ use tollgate_core::{
 };
 pub use watcher::Watcher;
 
-/// The interval of a feed's reads, and the time that each further feed adds to it: with ten
-/// thousand feeds each reads once a second.
+/// The interval between reads of a feed. It increases with the number of feeds: with ten thousand,
+/// each feed reads once per second.
 const READ_EVERY: Duration = Duration::from_millis(100);
 const READ_PER_FEED: Duration = Duration::from_micros(100);
 /// The time limit of a read.
 const READ_MAX: Duration = Duration::from_secs(1);
-/// The most events of one read: of a feed, and of a watcher that catches up.
+/// Maximum number of events of one read by a feed, and by a watcher that catches up.
 const FEED_PAGE: usize = 1000;
 const OWN_PAGE: usize = 128;
-/// The most watchers of one kind that read the store at a time.
+/// Maximum number of watchers of one kind that read the store at a time.
 const READERS_MAX: usize = 8;
-/// The events that all rings of one kind contain together. A single ring contains `RING_MAX` at most, and
-/// `RING_MIN` however many rings there are.
+/// Maximum number of events in all rings of one kind. A single ring may contain up to `RING_MAX`,
+/// and always at least `RING_MIN`, however many rings there are.
 const RINGS_MAX: usize = 1 << 20;
 const RING_MAX: usize = 1 << 14;
 const RING_MIN: usize = 1 << 10;
 
-/// A source of events: one history, or several that are merged.
+/// A source of events: one history, or several histories that are merged.
 pub trait Topic: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
     /// The type of stored events.
     type Event: Send + 'static;
@@ -73,14 +73,14 @@ pub trait Topic: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
     /// The number of histories.
     const HISTORIES: usize;
 
-    /// The namespace and the name, for log lines.
+    /// Returns the namespace and the name, for log lines.
     fn name(&self) -> (&str, &str);
     /// Creates the read of the events after a cursor in one history.
     fn read(&self, history: usize, after: After) -> Self::Read;
-    /// The time of an event.
+    /// Returns the time of an event.
     fn time(event: &Self::Event) -> Timestamp;
-    /// Creates the message for an event, or for a gap (`None`). `seen` is the cursor after it: the
-    /// number of the last event of each history.
+    /// Creates the message for an event, or for a gap (`None`). `seen` is the cursor after it,
+    /// which is the number of the last event of each history.
     fn told(&self, event: Option<Self::Event>, seen: &[u64]) -> Self::Message;
 }
 
@@ -101,17 +101,17 @@ struct Feeds<T: Topic> {
     shared: Arc<SharedFeeds<T>>,
 }
 
-/// The feeds of one kind of topic, in the engine. Does not refer to the engine, which owns it.
+/// The feeds of one kind of topic. It does not refer to the engine, which owns it.
 struct SharedFeeds<T: Topic> {
     /// The running feeds by topic.
     feeds: Mutex<HashMap<T, Arc<Feed<T>>>>,
-    /// Permits to read the store for single watchers.
+    /// Permits for single watchers to read the store.
     readers: Semaphore,
 }
 
 /// The feed of a topic.
 struct Feed<T: Topic> {
-    /// Notifies the watchers on each change; closed once none is left.
+    /// Notifies the watchers on each change; closed once no watcher is left.
     ring: watch::Sender<Ring<T::Message>>,
 }
 
@@ -121,7 +121,7 @@ impl<T: Topic> fmt::Debug for Feeds<T> {
     }
 }
 
-/// Starts a watcher; see [`Engine::watch`].
+/// Starts a watcher, as [`Engine::watch`] describes.
 pub(crate) async fn watch<T: Topic>(
     engine: &Arc<Engine>,
     topic: T,
@@ -158,7 +158,7 @@ impl<T: Topic> Feeds<T> {
         Ok(Watcher::new(self.clone(), topic, place, ready, seat, permit))
     }
 
-    /// The start position of a watcher, and its first messages.
+    /// Returns the start position of a watcher, and its first messages.
     async fn begin(
         &self,
         topic: &T,
@@ -193,7 +193,7 @@ impl<T: Topic> Feeds<T> {
         seat
     }
 
-    /// Ends a feed if it has no watcher. Returns whether it did.
+    /// Ends a feed if it has no watcher. Returns whether it has ended.
     fn retire(&self, topic: &T, feed: &Arc<Feed<T>>) -> bool {
         let mut feeds = self.lock();
         let is_idle = feed.ring.receiver_count() == 0;
@@ -203,7 +203,7 @@ impl<T: Topic> Feeds<T> {
         is_idle
     }
 
-    /// The number of watched topics.
+    /// Returns the number of watched topics.
     fn count(&self) -> usize {
         self.lock().len()
     }

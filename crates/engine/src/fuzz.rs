@@ -1,4 +1,4 @@
-//! Fuzz targets of stored data: entries of a data directory, exports, replies of Redis.
+//! Fuzz targets for stored data: entries of a data directory, exports, replies of Redis.
 
 use super::{
     export::{Line, Reader, Writer},
@@ -39,7 +39,7 @@ pub fn entries(input: &[u8]) {
     restore(*kind, &entries);
 }
 
-/// Splits off bytes behind their length.
+/// Splits off bytes that are preceded by their length.
 fn prefixed(input: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = input.split_first()?;
     rest.split_at_checked(usize::from(*length))
@@ -62,7 +62,7 @@ fn run<S: Recorded>(entries: &[(&[u8], &[u8])]) {
     let mut state = S::default();
     for (part, value) in entries {
         if state.restore(part, value).is_err() {
-            // A start ends here.
+            // Startup would fail here.
             return;
         }
     }
@@ -84,7 +84,7 @@ fn run<S: Recorded>(entries: &[(&[u8], &[u8])]) {
     state.head(&mut Vec::new());
 }
 
-/// Reads an export and writes its lines again. Adds the first line where it is missing.
+/// Reads an export and writes its lines again. Adds the first line if it is missing.
 pub fn export(input: &[u8]) {
     let whole = if input.starts_with(b"{\"kind\":\"archive\"") {
         input.to_vec()
@@ -101,7 +101,7 @@ pub fn export(input: &[u8]) {
     let _ = writer.end();
 }
 
-/// Parses bytes that a Redis sent, as the reply of every script.
+/// Parses bytes from Redis as the reply of every script.
 pub fn reply(input: &[u8]) {
     let Some(replies) = redis::fuzz::replies(input) else { return };
     for reply in replies {

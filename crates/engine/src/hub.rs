@@ -1,13 +1,14 @@
 //! The registry of this server's long calls: waiting calls and watchers.
 //!
-//! `waiting` registers each waiting call and gets a number for it. The call's ticket contains that
-//! number, so a wake-up for the number reaches the call: directly on the embedded engine, by Redis
-//! pub/sub on [`Hub::channel`] otherwise. Feeds take a permit for each watcher. At
+//! `waiting` registers each waiting call and receives a number for it. The call's ticket contains
+//! that number, so a wake-up for the number reaches the call: directly on the embedded engine, and
+//! through Redis pub/sub on [`Hub::channel`] otherwise. Feeds acquire a permit for each watcher. At
 //! shutdown [`Hub::close`] ends them all.
 //!
-//! [`Hub::by_type`] has the parts of the engine that exist once for each kind of decision.
+//! [`Hub::by_type`] contains the parts of the engine that exist once for each kind of decision.
 //!
-//! A wake-up says only that a call may proceed. The call then asks the store, which decides.
+//! A wake-up means only that a call may be able to proceed. The call then asks the store, which
+//! decides.
 
 use std::{
     any::Any,
@@ -36,7 +37,7 @@ pub struct Hub {
     closed: watch::Sender<bool>,
     /// The limits of namespaces.
     namespaces: NamespaceBudget,
-    /// The most waiting calls.
+    /// Maximum number of waiting calls.
     waiters_max: AtomicUsize,
     /// The places of watchers.
     watchers: Arc<Places>,
@@ -48,7 +49,7 @@ pub struct Hub {
     by_type: ByType,
 }
 
-/// The registration of a waiting call; ends when dropped.
+/// The registration of a waiting call, which ends when dropped.
 #[derive(Debug)]
 pub struct Registration {
     hub: Arc<Hub>,
@@ -59,7 +60,7 @@ pub struct Registration {
     _held: Option<Held>,
 }
 
-/// The permit of a watcher; ends when dropped.
+/// The permit of a watcher, which ends when dropped.
 #[derive(Debug)]
 pub struct WatcherPermit {
     _place: Place,
@@ -79,8 +80,8 @@ impl Hub {
         let limits = CallerLimits::DEFAULT;
         let random = || RandomState::new().build_hasher().finish();
         Arc::new(Hub {
-            // Carries wake-ups. Its name is that of earlier versions, because servers of both
-            // versions share a Redis, and ACLs of its users name the pattern.
+            // Carries wake-ups. The name is kept from earlier versions, because servers of both
+            // versions may share a Redis, and the ACLs of its users contain the pattern.
             channel: format!("{prefix}:hints:{:016x}{:016x}", random(), random()).into(),
             next: AtomicU64::new(1),
             closed: watch::Sender::new(false),
@@ -93,45 +94,47 @@ impl Hub {
         })
     }
 
-    /// Changes the limits on waiting calls and watchers. Those above a lower limit stay.
+    /// Changes the limits on waiting calls and watchers. Calls above a lower limit stay.
     pub(super) fn set_limits(&self, limits: &CallerLimits) {
         self.waiters_max.store(limits.waiters, Ordering::Relaxed);
         self.watchers.set(limits.watchers);
         self.coalesced.set(limits.sequence_waiters);
     }
 
-    /// What the engine has once for each kind of decision. Its first use calls `create`.
+    /// Returns a value that the engine has once for each kind of decision. The first use calls
+    /// `create`.
     pub(super) fn by_type<T: Send + Sync + 'static>(&self, create: impl Fn() -> T) -> &T {
         self.by_type.get_or(create)
     }
 
-    /// The places of calls that wait for a coalescer, `limits.sequence_waiters`.
+    /// Returns the places of calls that wait for a coalescer, `limits.sequence_waiters`.
     pub(super) fn coalesced(&self) -> &Arc<Places> {
         &self.coalesced
     }
 
-    /// Sets the rules that present and later waiting calls follow.
+    /// Sets the rules that current and future waiting calls follow.
     pub fn follow<R: Send + Sync + 'static>(&self, rules: Arc<R>) {
         self.followed::<R>().store(Some(rules));
     }
 
-    /// The rules that waiting calls follow; none before the first reload.
+    /// Returns the rules that waiting calls follow; none before the first reload.
     pub(super) fn followed<R: Send + Sync + 'static>(&self) -> &ArcSwapOption<R> {
         self.by_type(ArcSwapOption::<R>::empty)
     }
 
-    /// The pub/sub channel of this server's wake-ups. It also identifies the server in queues.
+    /// Returns the pub/sub channel of this server's wake-ups, which also identifies the server in
+    /// queues.
     pub fn channel(&self) -> &Arc<str> {
         &self.channel
     }
 
-    /// The limits of namespaces, and what each uses.
+    /// Returns the limits of namespaces and their usage.
     pub fn namespaces(&self) -> &NamespaceBudget {
         &self.namespaces
     }
 
     /// Registers a call that is about to wait in this partition. Fails with [`Error::Overloaded`]
-    /// at `limits.waiters` waiting calls, and with [`Error::NamespaceLimit`].
+    /// if `limits.waiters` calls are waiting, and with [`Error::NamespaceLimit`].
     pub fn register(self: &Arc<Hub>, partition: &[u8]) -> Result<Registration, Error> {
         let used = self.namespaces.of(Namespace::prefix_of(partition));
         let held = used.map(|used| used.waiting()).transpose()?;
@@ -145,9 +148,9 @@ impl Hub {
         Ok(Registration { hub: self.clone(), number, wake_ups, _held: held })
     }
 
-    /// A permit for a watcher of this partition, free again when dropped. Fails with
-    /// [`Error::TooManyWatchers`] at `limits.watchers` watchers, with [`Error::NamespaceLimit`], and
-    /// with [`Error::Ending`] after [`Hub::close`].
+    /// Returns a permit for a watcher of this partition, which is released when dropped. Fails with
+    /// [`Error::TooManyWatchers`] if there are `limits.watchers` watchers, with
+    /// [`Error::NamespaceLimit`], and with [`Error::Ending`] after [`Hub::close`].
     pub fn watcher(&self, partition: &[u8]) -> Result<WatcherPermit, Error> {
         if self.is_closed() {
             return Err(Error::Ending);
@@ -161,24 +164,24 @@ impl Hub {
         Ok(WatcherPermit { _place: place, _held: held })
     }
 
-    /// The number of waiting calls.
+    /// Returns the number of waiting calls.
     pub fn calls(&self) -> usize {
         self.lock().len()
     }
 
-    /// The number of watchers.
+    /// Returns the number of watchers.
     pub fn watching(&self) -> usize {
         self.watchers.taken()
     }
 
-    /// Wakes a call up. Returns whether the call is registered; an earlier wake-up that the call
-    /// has not consumed yet is kept, not doubled.
+    /// Wakes a call. Returns whether the call is registered. If the call has not consumed an
+    /// earlier wake-up yet, the two count as one.
     pub fn wake(&self, number: u64) -> bool {
         let wake_ups = self.lock().get(&number).cloned();
         wake_ups.inspect(|wake_ups| wake_ups.notify_one()).is_some()
     }
 
-    /// Ends waiting and watching, at shutdown. Each waiting call is woken up, asks the store a last
+    /// Ends waiting and watching, at shutdown. Each waiting call is woken, asks the store one last
     /// time and leaves its queue.
     pub fn close(&self) {
         self.closed.send_replace(true);
@@ -190,7 +193,7 @@ impl Hub {
         *self.closed.borrow()
     }
 
-    /// Returns once [`Hub::close`] was called.
+    /// Waits until [`Hub::close`] is called.
     pub async fn closed(&self) {
         // The sender lives as long as `self`.
         let _ = self.closed.subscribe().wait_for(|is_closed| *is_closed).await;
@@ -202,12 +205,12 @@ impl Hub {
 }
 
 impl Registration {
-    /// The number of the call, unique on this server.
+    /// Returns the number of the call, which is unique on this server.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Returns at the next wake-up; immediately if one has arrived since the last return.
+    /// Waits for the next wake-up. Returns immediately if one has arrived since the last return.
     pub async fn woken(&self) {
         self.wake_ups.notified().await;
     }
@@ -219,7 +222,7 @@ impl Drop for Registration {
     }
 }
 
-/// Values by their type, each created at its first use. A lookup compares a few type ids and takes
+/// Values by type, each created when it is first used. A lookup compares a few type ids and takes
 /// no lock.
 #[derive(Debug, Default)]
 pub(super) struct ByType(OnceLock<Box<TypeEntry>>);
@@ -231,12 +234,12 @@ struct TypeEntry {
 }
 
 impl ByType {
-    /// The value of this type.
+    /// Returns the value of this type.
     pub(super) fn get<T: Default + Send + Sync + 'static>(&self) -> &T {
         self.get_or(T::default)
     }
 
-    /// The value of this type. Its first use calls `create`.
+    /// Returns the value of this type. The first use calls `create`.
     pub(super) fn get_or<T: Send + Sync + 'static>(&self, create: impl Fn() -> T) -> &T {
         let mut entries = self;
         loop {

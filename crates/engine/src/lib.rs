@@ -1,14 +1,13 @@
-//! The engine: executes decisions, in this process or in Redis.
+//! The engine executes decisions, in this process or in Redis.
 //!
-//! A gRPC handler parses its request into a [`Decision`], hands it to the engine and converts the
-//! outcome. The server follows [`Engine::state`] for its health and runs [`Engine::maintain`] and
+//! A gRPC handler parses its request into a [`Decision`], passes it to the engine and converts the
+//! outcome. The server derives its health from [`Engine::state`] and runs [`Engine::maintain`] and
 //! [`Engine::sweep`] in the background. The kind of engine is chosen once, at start.
 //!
 //! # Layout
-//! - `engine`: the front door. Every method of [`Engine`] is in this file, and the stages of a call in
-//!   order.
-//! - [`stages`]: the stages besides the store: waiting, coalescing, denial cache, steps, fallback,
-//!   ban index
+//! - `engine`: the entry point, with every method of [`Engine`] and the stages of a call in order
+//! - [`stages`]: the stages other than the store: waiting, coalescing, denial cache, steps,
+//!   fallback, ban index
 //! - [`embedded`], [`redis`]: the two stores
 //! - `upkeep`: the sweeper and the counts of namespaces
 //! - [`feed`]: event feeds; [`hub`]: the registry of waiting and watching calls; [`budget`]: limits
@@ -19,7 +18,7 @@
 //! - A call returns by its deadline, whatever the store does.
 //! - An [`Error`] means that the call was not decided; a refusal is an outcome. After
 //!   [`Error::Unavailable`], [`Error::Refused`] and [`Error::Overloaded`] the decision was
-//!   certainly not executed. After [`Error::DeadlineExceeded`] its fate is unknown.
+//!   certainly not executed. After [`Error::DeadlineExceeded`], it is unknown whether it was.
 //! - Caches contain refusals only. Nothing is granted without a decision of the store or of the
 //!   fallback.
 //!
@@ -49,8 +48,8 @@ pub use redis::{LossState, StoreLoss};
 pub use stages::waiting::Unreceived;
 use tollgate_core::error::Error;
 
-/// The default for the most decisions in one script call. Redis serves no other client during a
-/// script call, so this bounds the latency that a batch adds for everybody else.
+/// Default for the maximum number of decisions in one script call. Redis serves no other client
+/// during a script call, so this bounds the latency that a batch adds for everyone else.
 pub const BATCH_MAX: usize = 32;
 
 /// An executor of decisions. Its methods are in `engine.rs`.
@@ -62,7 +61,7 @@ pub enum Engine {
     Redis(Redis),
 }
 
-/// The condition of the store, as health reports it.
+/// The state of the store, as health reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreState {
     /// The store answers and accepts writes.
@@ -71,12 +70,12 @@ pub enum StoreState {
     /// with the reason that Redis gives.
     Refusing,
     /// Redis is unreachable, not connected yet, hangs, or has settings with which it must not be
-    /// used. The data directory of an embedded engine cannot be written, or hangs.
+    /// used; or the data directory of an embedded engine cannot be written, or hangs.
     Down,
 }
 
 impl StoreState {
-    /// The name on the status page and in the log.
+    /// Returns the name on the status page and in the log.
     pub fn name(self) -> &'static str {
         match self {
             StoreState::Up => "up",
@@ -86,7 +85,7 @@ impl StoreState {
     }
 }
 
-/// An outcome with its source. Handlers set `cached` and `degraded` in the response by it.
+/// An outcome with its source. Handlers derive `cached` and `degraded` in the response from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answered<T> {
     /// The outcome.
@@ -102,9 +101,9 @@ pub enum AnsweredBy {
     Store,
     /// The denial cache of this server repeated a refusal.
     DenialCache,
-    /// The store was unreachable. The configuration says that such calls are refused.
+    /// The store was unreachable, and the configuration says that such calls are refused.
     Refusal,
-    /// The store was unreachable. The fallback decided on this server's share.
+    /// The store was unreachable, and the fallback decided within this server's quota.
     Share,
 }
 
@@ -125,5 +124,5 @@ impl<T> Answered<T> {
     }
 }
 
-/// The results of a batch, one for each decision in order; or an error of the whole batch.
+/// The results of a batch, one for each decision in order, or an error for the whole batch.
 pub type Batch<T> = Result<Vec<Result<T, Error>>, Error>;

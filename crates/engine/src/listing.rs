@@ -1,11 +1,12 @@
 //! Pages of listings: of names, and of the entries that are read for them.
 //!
-//! - Pools and bans have an index of names. It decides nothing, and may name entries that have ended.
-//!   So a decision reads the state of each entry, in one batch for a page. A page is not atomic: an
-//!   entry may change while the others are read.
-//! - Locks, sequences and skus have no index, since each decision that creates one would have to write
-//!   it. A page continues a walk through the store instead. It visits a bounded number of names, so a
-//!   page can be empty although others follow. The order of the walk has no meaning to callers.
+//! - Pools and bans have an index of names. The index decides nothing, and may contain entries that
+//!   have ended. A decision therefore reads the state of each entry, in one batch per page. A page
+//!   is not atomic: an entry may change while the others are read.
+//! - Locks, sequences and skus have no index, since every decision that creates one would have to
+//!   write to it. Instead, each page continues a scan of the store. It visits a bounded number of
+//!   names, so a page can be empty although others follow. The order of the scan has no meaning for
+//!   callers.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -41,30 +42,31 @@ pub type ReadEntries<D> = Vec<(D, Option<<D as Decision>::Outcome>)>;
 /// The number of names or keys that a page visits before it ends.
 pub(super) const LOOKED_MAX: usize = 20_000;
 
-/// A page that is asked for.
+/// The request for a page.
 #[derive(Debug, Clone)]
 pub struct NameQuery {
     /// The namespace of the names.
     pub namespace: Namespace,
-    /// How the names begin, without their namespace. Empty for all names.
+    /// The prefix of the names, without their namespace. Empty for all names.
     pub prefix: Bytes,
-    /// The most names of the page; above 0.
+    /// Maximum number of names on the page; above 0.
     pub limit: u32,
     /// The position of the page; `None` for the first.
     pub after: Option<NameCursor>,
 }
 
-/// A position of a walk. Any value is safe: it is some position in the same namespace.
+/// A position in a scan. Any value is safe, because it is always some position in the same
+/// namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NameCursor {
-    /// The process whose order the walk follows: that of the Redis node, or this one. In another
-    /// process the walk of the node or shard starts again, and names can be listed twice.
+    /// The process whose order the scan follows: that of the Redis node, or this one. In another
+    /// process, the scan of the node or shard starts again, and names can be listed twice.
     pub process: u64,
     /// The first hash slot of the Redis node. On the embedded engine, the shard.
     pub place: u16,
     /// The cursor of SCAN. Always 0 on the embedded engine.
     pub position: u64,
-    /// The last partition of the position that was listed, without its namespace; empty if none
+    /// The last partition at this position that was listed, without its namespace; empty if none
     /// was.
     pub after: Vec<u8>,
 }
@@ -79,13 +81,13 @@ pub(super) struct NamePage {
 }
 
 impl NameQuery {
-    /// Whether a partition is of the namespace and begins with the prefix.
+    /// Whether a partition is in the namespace and starts with the prefix.
     pub(super) fn contains(&self, partition: &[u8]) -> bool {
         self.namespace.contains(partition)
             && partition[self.namespace.prefix().len()..].starts_with(&self.prefix)
     }
 
-    /// A partition of the namespace without it.
+    /// Returns a partition of the namespace without the namespace.
     pub(super) fn local<'a>(&self, partition: &'a [u8]) -> &'a [u8] {
         partition.get(self.namespace.prefix().len()..).unwrap_or_default()
     }

@@ -1,9 +1,9 @@
-//! The Redis engine: a decision is one item of an EVALSHA, one round trip.
+//! The Redis engine, in which a decision is one item of an EVALSHA and takes one round trip.
 //!
 //! `Engine` is the only caller. A decision is encoded to KEYS and ARGV (a job) and sent to the node
 //! that has its hash slot, by a pipeline of the current thread. Decisions that arrive at the same
-//! time travel together. The reply is parsed into the outcome, after replicas have acknowledged it
-//! where the pool or sequence requires that.
+//! time are sent together. The reply is parsed into the outcome, after replicas have acknowledged
+//! it if the pool or sequence requires that.
 //!
 //! - `address`, `options`, `source`: the URL, the settings, and where a node is
 //! - `topology`, `cluster`, `map`, `slot`: the routing from a key to a node
@@ -14,17 +14,17 @@
 //!   and replica acknowledgement
 //! - `index`, `round`, `wake_ups`: the index of partitions for listings and the sweeper,
 //!   and wake-ups; `servers` counts the servers by the channels of their wake-ups
-//! - `names`: listings of names that no index has
+//! - `names`: listings of names that are in no index
 //! - `quota`, `name_scan`: the limits of namespaces on names, leases and queued tasks
 //! - `export`: every key, for exports and imports
 //!
 //! # Guarantees
 //! - [`Error::Unavailable`] and [`Error::Refused`] mean that Redis certainly did not execute the
-//!   decision: it was never written to a socket, or the node said so. Once written without a reply,
-//!   its fate is unknown ([`Error::DeadlineExceeded`]).
-//! - Only a repeatable decision is sent a second time, once, after its connection broke.
-//! - While a node is known to be unreachable, its calls fail immediately. A probe every 250 ms finds
-//!   out when it is back.
+//!   decision: it was never written to a socket, or the node said so. Once it was written and no
+//!   reply arrives, it is unknown whether it was executed ([`Error::DeadlineExceeded`]).
+//! - Only a repeatable decision is sent again, and only once, after its connection broke.
+//! - While a node is known to be unreachable, its calls fail immediately. A probe every 250 ms
+//!   detects when it is back.
 //! - At most `calls_max` calls are in flight, and namespaces share them (`in_flight`). Decisions that
 //!   free capacity are exempt.
 //!
@@ -32,7 +32,7 @@
 //! redis-rs has a client for Clusters, `cluster_async`. It cannot keep the first two guarantees. It
 //! sends a command again after a dropped connection without knowing whether the command is
 //! repeatable. And it counts MOVED, ASK and connection errors against one retry budget, so the
-//! final error does not tell whether the command was executed. Here each job records whether it was
+//! final error does not say whether the command was executed. Here each job records whether it was
 //! written to a socket, and a redirect counts as not executed.
 
 pub mod address;
@@ -108,7 +108,7 @@ use tollgate_core::{
 };
 use topology::Topology;
 
-/// The number of the batch of a decision that is the only one of its call.
+/// The batch number of a decision that is the only one of its call.
 const ALONE: u64 = 0;
 
 /// The Redis engine.
@@ -125,11 +125,11 @@ pub struct Redis {
     pub(super) denial_cache: Box<DenialCache>,
     /// The fallback while the store is unreachable.
     pub(super) fallback: Box<Fallback>,
-    /// The names that this server has seen lately.
+    /// The names that this server has seen recently.
     known_names: KnownNames,
     /// The prefix of every key.
     key_prefix: String,
-    /// The longest that a call waits for Redis, whatever its deadline.
+    /// Maximum time that a call waits for Redis, whatever its deadline.
     answer_timeout: Duration,
     /// The options, for the connections of the name scan.
     options: Box<RedisOptions>,
@@ -142,7 +142,7 @@ impl fmt::Debug for Redis {
 }
 
 impl Redis {
-    /// Replaces the clock of the denial cache, for tests that step the time.
+    /// Replaces the clock of the denial cache, for tests that step time.
     pub fn with_clock(mut self, clock: Clock) -> Redis {
         self.denial_cache = Box::new(DenialCache::new(clock));
         self
@@ -179,7 +179,7 @@ impl Redis {
             workers: options.workers,
         };
         let topology = Arc::new(Topology::new(address, plan));
-        // Set once, here: nodes need the topology, which needs the nodes.
+        // Set only once, here, because nodes need the topology, which needs the nodes.
         let router: Weak<Topology> = Arc::downgrade(&topology);
         let _ = shared.router.set(router);
         Ok(Redis {
@@ -197,8 +197,9 @@ impl Redis {
         })
     }
 
-    /// The preflight at start: why Redis must not be used with its settings, and what to do. `None`
-    /// also if Redis does not answer within a second; the monitor then checks later.
+    /// Runs the preflight at start. Returns why Redis must not be used with its settings, and what
+    /// to do. Also returns `None` if Redis does not answer within a second; the monitor then checks
+    /// later.
     pub async fn unfit(&self) -> Option<String> {
         self.topology.unfit().await
     }
@@ -248,7 +249,7 @@ impl Redis {
     ) -> Result<D::Outcome, Error> {
         self.check()?;
         let (partition, delivery) = (decision.partition(), JobDelivery::for_decision(decision));
-        // Decisions that free capacity are not refused for lack of it.
+        // Decisions that free capacity are not refused for lack of capacity.
         let is_counted = delivery.priority == Priority::Call;
         let namespace = fair::line_of(partition);
         let _call = is_counted.then(|| self.calls.enter(namespace)).transpose()?;
@@ -310,7 +311,7 @@ impl Redis {
         let admitted = (0..).zip(decisions).filter(|(index, _)| quotas.check(*index).is_ok());
         let unregistered = self.unregistered(admitted.map(|(_, decision)| decision), epoch);
         let in_bulk = Cost::are_bulk(deliveries.iter().map(|one| one.cost));
-        // In order: an earlier task of a batch is queued before a later one.
+        // Sent in order, so that an earlier task of a batch is queued before a later one.
         let batch = self.shared.next_batch();
         let mut pending = Vec::with_capacity(decisions.len());
         for (index, (decision, delivery)) in decisions.iter().zip(deliveries).enumerate() {
@@ -349,8 +350,8 @@ impl Redis {
         Ok(outcomes)
     }
 
-    /// Sends a decision, with the number of its batch or [`ALONE`], whether it is limited, and its
-    /// namespace as [`fair::line_of`] numbers it.
+    /// Sends a decision with the number of its batch or [`ALONE`], whether it is limited, and the
+    /// number of its namespace from [`fair::line_of`].
     fn send_decision<D: Decision>(
         &self,
         decision: &D,
@@ -363,7 +364,7 @@ impl Redis {
         let (mut job, pending) = self.job(D::SCRIPT, arguments, delivery, deadline);
         job.batch = batch;
         job.namespace = namespace;
-        // A decision of several is never refused alone: the others would be executed.
+        // One decision of several is never refused alone, because the others would be executed.
         job.sheds = batch == ALONE && delivery.priority == Priority::Call;
         if delivery.acknowledgement.is_needed() {
             job.undo_rule = (D::PROPERTIES.undo_rule)(decision, &self.key_prefix);
@@ -377,23 +378,23 @@ impl Redis {
         self.topology.check()
     }
 
-    /// Follows the condition of the store.
+    /// Subscribes to the state of the store.
     pub(super) fn state(&self) -> watch::Receiver<StoreState> {
         self.topology.state()
     }
 
-    /// The number of lost connections. After each, the store may have lost data.
+    /// Returns the number of lost connections. After each, the store may have lost data.
     pub(super) fn epoch(&self) -> u64 {
         self.shared.losses.load(Ordering::Acquire)
     }
 
-    /// The number of failovers seen: another primary id, or a restarted primary.
+    /// Returns the number of failovers seen: a new primary id, or a restarted primary.
     pub fn failovers(&self) -> u64 {
         self.shared.failovers()
     }
 
-    /// The number of servers with this key prefix on this Redis, counted every 5 seconds. `None`
-    /// if it is not known.
+    /// Returns the number of servers with this key prefix on this Redis, counted every 5 seconds.
+    /// `None` if it is not known.
     pub fn servers(&self) -> Option<u32> {
         self.topology.servers()
     }
@@ -404,8 +405,8 @@ impl Redis {
 
     /// Probes nodes, follows the topology and receives wake-ups, until dropped.
     pub(super) async fn maintain(&self) {
-        // Boxed: the compiler cannot lay out the nested types of all topologies in an optimized
-        // build.
+        // Boxed, because the compiler cannot lay out the nested types of all topologies in an
+        // optimized build.
         type Endless<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
         let topology: Endless<'_> = Box::pin(self.topology.maintain());
         let wake_ups: Endless<'_> = Box::pin(wake_ups::listen(&self.topology, &self.hub));
@@ -413,8 +414,8 @@ impl Redis {
     }
 }
 
-/// Parses an outcome. After a second try, an outcome that leaves the first try's fate open becomes
-/// [`Error::DeadlineExceeded`].
+/// Parses an outcome. After a second attempt, an outcome that leaves the result of the first open
+/// becomes [`Error::DeadlineExceeded`].
 fn settled<D: Decision>(decision: &D, answer: JobAnswer) -> Result<D::Outcome, Error> {
     let JobAnswer { mut reply, repeated } = answer;
     let outcome = D::parse(&mut reply).map_err(|error| evaluate::named(decision, error))?;

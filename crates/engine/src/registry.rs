@@ -1,7 +1,8 @@
 //! The registry of capabilities: the states that stores contain.
 //!
-//! The tables of a shard, their sweep, the load of a data directory, and the export and import of a
-//! Redis derive from these lists. The lines of an export file are listed in `export/line.rs`.
+//! The tables of a shard, their sweep, the loading of a data directory, and the export and import
+//! of a Redis are derived from these lists. The lines of an export file are listed in
+//! `export/line.rs`.
 
 /// Passes the stored states to the macro `$then`, as `table: state;`. `events … => table` says that
 /// decisions on the state append events to a history under the same tag.

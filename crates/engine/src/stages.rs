@@ -1,6 +1,7 @@
-//! The stages of a call besides the store. `engine.rs` has their order.
+//! The stages of a call other than the store. `engine.rs` defines their order.
 //!
-//! [`Decision::PROPERTIES`](tollgate_core::Decision::PROPERTIES) says which of them a verb passes.
+//! [`Decision::PROPERTIES`](tollgate_core::Decision::PROPERTIES) says which of them a verb passes
+//! through.
 
 pub(crate) mod ban_index;
 pub mod coalescing;

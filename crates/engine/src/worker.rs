@@ -10,12 +10,12 @@ thread_local! {
     static NUMBER: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Marks this thread as the worker `number`, from 1.
+/// Marks this thread as the worker with this number, from 1.
 pub fn enter(number: usize) {
     NUMBER.set(number);
 }
 
-/// The number of this thread; 0 if it is not a worker, such as the main thread.
+/// Returns the number of this thread; 0 if it is not a worker, such as the main thread.
 pub fn number() -> usize {
     NUMBER.get()
 }

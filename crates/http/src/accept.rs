@@ -1,4 +1,4 @@
-//! Accepts connections; the number of the server and of each peer address is limited.
+//! Accepts connections, and limits their number for the server and for each peer address.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,13 +7,13 @@ use tokio::{net::TcpListener, sync::Semaphore, time::sleep};
 use crate::{connections::Accepted, peers::Peers, workers::Workers};
 use tollgate_telemetry::{limits::ReachedLimit, line_pace::LinePace};
 
-/// Log lines about failed accepts.
+/// Limits the log lines about failed accepts.
 static FAILURES: LinePace = LinePace::new(1, Duration::from_secs(10));
 
 /// Pause after a failed accept, which is usually due to a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// The connections that a server and its peers may have.
+/// The places for connections of a server and of its peers.
 #[derive(Debug)]
 pub struct ConnectionPlaces {
     /// One for each connection of the server.
@@ -24,7 +24,7 @@ pub struct ConnectionPlaces {
     pub peers: Arc<Peers>,
 }
 
-/// Accepts connections and deals them out to the workers; returns when a worker has ended. A
+/// Accepts connections and distributes them among the workers. Returns when a worker has ended. A
 /// connection above the limit of the server or of its peer address is closed immediately.
 pub async fn accept(listener: &TcpListener, places: &ConnectionPlaces, workers: &mut Workers) {
     loop {
@@ -43,7 +43,7 @@ pub async fn accept(listener: &TcpListener, places: &ConnectionPlaces, workers: 
             }
         };
         let Some(peer) = places.peers.connect(peer.ip(), places.connections_max) else {
-            tracing::debug!(%peer, "a peer address has the maximum of connections; another one is closed");
+            tracing::debug!(%peer, "a peer address has reached its maximum number of connections; a further one is closed");
             continue;
         };
         match places.permits.clone().try_acquire_owned() {
@@ -54,7 +54,9 @@ pub async fn accept(listener: &TcpListener, places: &ConnectionPlaces, workers: 
             }
             Err(_) => {
                 ReachedLimit::Connections.record();
-                tracing::debug!("the server has the maximum of connections; another one is closed");
+                tracing::debug!(
+                    "the server has reached its maximum number of connections; a further one is closed"
+                );
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Limits that change while callers use them: permits, and quotas.
 //!
-//! A higher limit applies immediately. A lower one drains: nothing in use is taken away, and nothing
-//! further is given out until the use is below the new limit. Only callers that waited for permits
-//! before the change come first.
+//! A higher limit applies immediately. A lower one drains: nothing in use is revoked, and nothing
+//! more is granted until the usage is below the new limit. The only exception is callers that were
+//! already waiting for permits before the change: they are served first.
 
 use std::{
     fmt,
@@ -31,7 +31,7 @@ pub(crate) struct AdjustablePermits {
 struct AdjustedState {
     max: usize,
     /// Withdrawals that wait for permits in use. The semaphore gives returned permits to its queue
-    /// first, also while nobody polls these futures.
+    /// first, even while nobody polls these futures.
     waiting: Vec<Withdrawal>,
 }
 
@@ -47,8 +47,8 @@ impl AdjustablePermits {
         &self.semaphore
     }
 
-    /// Changes the number of permits, at most `u32::MAX`. Permits in use above it are withdrawn when
-    /// they are returned.
+    /// Changes the number of permits, at most `u32::MAX`. Permits in use beyond that number are
+    /// withdrawn when they are returned.
     pub(crate) fn set(&self, max: usize) {
         let mut state = self.state.lock();
         let fewer = u32::try_from(state.max.saturating_sub(max)).unwrap_or(u32::MAX);
@@ -79,7 +79,7 @@ pub(crate) struct AdjustableQuota {
 }
 
 impl AdjustableQuota {
-    /// Creates a quota with this maximum, of which nothing is in use.
+    /// Creates an unused quota with this maximum.
     pub(crate) fn new(max: usize) -> AdjustableQuota {
         AdjustableQuota { used: AtomicUsize::new(0), max: AtomicUsize::new(max) }
     }
@@ -95,7 +95,7 @@ impl AdjustableQuota {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Uses a quantity until [`AdjustableQuota::release`]. Returns false if less is free.
+    /// Uses a quantity until [`AdjustableQuota::release`]. Returns false if less than that is free.
     pub(crate) fn try_use(&self, quantity: usize) -> bool {
         let max = self.max.load(Ordering::Relaxed);
         let more = |used: usize| Some(used + quantity).filter(|used| *used <= max);

@@ -1,5 +1,5 @@
-//! An accepted connection: the time until the peer sends the HTTP/2 preface is limited, and so are
-//! the pace of its frames and the memory of its headers.
+//! An accepted connection. It limits the time until the peer sends the HTTP/2 preface, the pace of
+//! its frames, and the memory of its headers.
 
 use std::{
     future::Future,
@@ -38,7 +38,7 @@ pub(super) struct CallerConnection {
     mute: Option<Pin<Box<Sleep>>>,
     received: usize,
     pace: Pace,
-    /// The memory of its unfinished frame and of its headers.
+    /// The charge for the memory of its unfinished frame and of its headers.
     charge: ConnectionCharge,
     /// Whether the client does not read the sent bytes. Reading stops then, because each request
     /// produces more bytes to send.
@@ -71,12 +71,12 @@ impl CallerConnection {
         }
     }
 
-    /// Returns the handle with which the worker renews the read budget.
+    /// Returns the handle that the worker uses to renew the read budget.
     pub(super) fn read_budget(&self) -> ReadBudget {
         self.pace.read_budget()
     }
 
-    /// Records whether the client reads the sent bytes; wakes a read that waits for that.
+    /// Records whether the client reads the sent bytes, and wakes a read that waits for that.
     fn record_sent<T>(
         &mut self,
         cx: &Context<'_>,
@@ -89,7 +89,7 @@ impl CallerConnection {
         sent
     }
 
-    /// Peeks at the first bytes. Fails if none come in the time of the preface.
+    /// Peeks at the first bytes. Fails if none arrive before the preface timeout.
     pub(super) async fn opening(&mut self) -> io::Result<Opening> {
         let opening = http1::opening(&mut self.stream);
         let Some(mute) = &mut self.mute else { return opening.await };
@@ -160,7 +160,7 @@ impl AsyncWrite for CallerConnection {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // TLS accepts some bytes that the socket does not take. A socket needs no flush.
+        // TLS buffers bytes that the socket does not accept yet. A plain socket needs no flush.
         let sent = Pin::new(&mut self.stream).poll_flush(cx);
         self.record_sent(cx, sent)
     }

@@ -11,7 +11,7 @@ pub const DEFAULT: Duration = Duration::from_secs(1);
 /// The header with the timeout of a call.
 pub const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
-/// The start of a call. It is in the extensions of a request whose message was not complete in the
+/// The start of a call, stored in the extensions of a request whose message was not complete in its
 /// first frame.
 #[derive(Debug, Clone, Copy)]
 pub struct CallStart(Instant);

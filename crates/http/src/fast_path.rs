@@ -1,8 +1,8 @@
 //! The fast path of unary calls whose message is complete in one HTTP/2 frame: nearly all calls.
 //!
-//! tonic is made for streams: it boxes the body, the decoder and the answer, and copies messages
-//! into a buffer. Without the fast path a call on the embedded engine takes 23 to 25 % more
-//! instructions of the server (benches/EXPERIMENTS.md). Here a message is decoded in place, and
+//! tonic is designed for streams: it boxes the body, the decoder and the answer, and copies
+//! messages into a buffer. Without the fast path, a call on the embedded engine costs the server 23
+//! to 25 % more instructions (benches/EXPERIMENTS.md). Here a message is decoded in place, and
 //! names are slices of the connection's read buffer. A message that is split or followed by more
 //! data goes through tonic, together with the bytes that were already read. A message that is
 //! compressed with gzip is decompressed first, on both paths.
@@ -46,9 +46,9 @@ pub(crate) use request_body::RequestBody;
 pub(crate) use retyped::retyped;
 use tollgate_telemetry::{limits::ReachedLimit, metrics::CountedCall};
 
-/// The switch of the fast path. Without it all calls go through tonic, with the same answers.
+/// Enables the fast path. If it is off, all calls go through tonic, with the same answers.
 const IS_ON: bool = true;
-/// Maximum frame size that the server accepts, bytes. A longer message comes in several frames;
+/// Maximum frame size that the server accepts, bytes. A longer message arrives in several frames;
 /// tonic checks the maximum of its service.
 pub(crate) const FRAME_BYTES_MAX: u32 = 16 * 1024;
 /// Length of the gRPC prefix of a message, bytes: the compression flag and the message length.
@@ -93,8 +93,9 @@ pub(crate) type Answering =
 
 /// Serves a call of a service, on the fast path or through tonic.
 ///
-/// Rejects it first if its tenant has used up a quota, the server is overloaded, or the connection
-/// has too many unread answers. The message must be complete by the deadline of the call.
+/// Rejects it immediately if its tenant has used up a quota, the server is overloaded, or the
+/// connection has too many unread answers. The message must be complete by the deadline of the
+/// call.
 pub(crate) fn call<P, T, S>(served: Arc<Served<P, T, S>>, call: PendingCall<'_, P>) -> Answering
 where
     P: Program,
@@ -134,7 +135,7 @@ where
             return rejected(head.headers, body, answer, call).await;
         }
         if preamble.encoding == Encoding::Gzip {
-            // Decompresses what it reads.
+            // Decompresses the data as it is read.
             body.await_by_deadline(&head.headers, DEFAULT);
         }
         if IS_ON
@@ -145,8 +146,8 @@ where
             if let Some(start) = body.start() {
                 head.extensions.insert(start);
             }
-            // Dropped early, because it keeps the read buffer of the connection, and an answer can
-            // take a minute.
+            // Dropped early, because it keeps the read buffer of the connection alive, and an
+            // answer can take a minute.
             drop(head.uri);
             let (budget, permits) = body.end();
             if !budget.may_answer() {
@@ -167,7 +168,7 @@ where
 }
 
 /// Serves a call through tonic. Boxed, as [`rejected`] is: the future of the fast path must stay
-/// below 1 KiB, from where on mimalloc takes three times as long.
+/// below 1 KiB, because mimalloc takes three times as long for larger allocations.
 fn by_tonic<P, T, S>(
     served: Arc<Served<P, T, S>>,
     route: &'static Route,
@@ -222,12 +223,12 @@ fn rejected(
     })
 }
 
-/// Whether the messages of a request can be compressed with gzip.
+/// Whether the messages of a request may be compressed with gzip.
 fn is_gzip(headers: &HeaderMap) -> bool {
     headers.get(ENCODING).is_some_and(|encoding| encoding == protocol::GZIP)
 }
 
-/// Waits until the caller has read enough answers of other listings; `None` on timeout.
+/// Waits until the caller has read enough answers to other listings. Returns `None` on timeout.
 async fn listing(budget: &ConnectionBudget, headers: &HeaderMap) -> Option<Permits> {
     let patience = deadline::timeout(headers).unwrap_or(DEFAULT).min(budget.answer_timeout());
     timeout(patience, budget.listing()).await.ok().flatten()

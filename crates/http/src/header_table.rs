@@ -1,17 +1,17 @@
-//! Memory of the HPACK table of a connection, estimated from its header blocks.
+//! Estimates the memory of a connection's HPACK table from its header blocks.
 //!
 //! h2 stores each field that a client adds to the table with its own allocations, so that small
 //! fields cost several times the 4,096 bytes that HPACK allows. Only the lengths of fields are read
 //! here; h2 decodes them.
 
-/// The size that HPACK allows a table, by its own count.
+/// Maximum size of a table, as HPACK counts it.
 const TABLE_BYTES: usize = 4096;
-/// What HPACK adds to the length of a field.
+/// Number of bytes that HPACK adds to the length of a field.
 const FIELD_BYTES: usize = 32;
 /// Memory of a field in h2's table, in bytes.
 const FIELD_COST: usize = 160;
 
-/// The memory of the most fields that fit into a table.
+/// Memory of a table that is full of the smallest fields.
 pub(super) const TABLE_COST_MAX: usize = TABLE_BYTES / FIELD_BYTES * FIELD_COST;
 
 /// Counts the fields that a client adds to the table. The bytes of a block arrive in pieces of any
@@ -20,16 +20,16 @@ pub(super) const TABLE_COST_MAX: usize = TABLE_BYTES / FIELD_BYTES * FIELD_COST;
 pub(super) struct HeaderTable {
     /// The number of fields that were added.
     fields: usize,
-    /// Their size by HPACK's count, with the encoded lengths of their strings.
+    /// Their size as HPACK counts it, using the encoded lengths of their strings.
     size: usize,
     next: BlockPart,
     /// Whether the current field is added to the table.
     is_added: bool,
-    /// The number of strings that are left of the current field.
+    /// The number of strings of the current field that are still to be read.
     strings: usize,
 }
 
-/// What the next byte of a block is.
+/// The meaning of the next byte of a block.
 #[derive(Debug, Default)]
 enum BlockPart {
     /// The first byte of a field.
@@ -41,18 +41,19 @@ enum BlockPart {
     Length,
     /// A further byte of a length: the number so far and its bits.
     LengthRest(usize, u32),
-    /// A string, with the number of bytes that are left.
+    /// A byte of a string, with the number of bytes that are left.
     String(usize),
 }
 
 impl HeaderTable {
-    /// The memory that the table can use now: its fields have the average size of all.
+    /// Returns the memory that the table can use now, if its fields have the average size of all
+    /// that were added.
     pub(super) fn cost(&self) -> usize {
         let fit = TABLE_BYTES * self.fields / self.size.max(FIELD_BYTES);
         (fit.min(self.fields) * FIELD_COST).min(TABLE_COST_MAX)
     }
 
-    /// Counts as full, for a block that is not read.
+    /// Counts the table as full, because a block is not read.
     pub(super) fn fill(&mut self) {
         (self.fields, self.size) = (TABLE_BYTES / FIELD_BYTES, TABLE_BYTES);
     }
@@ -92,8 +93,8 @@ impl HeaderTable {
         }
     }
 
-    /// Reads the first byte of a field: its form, and an index in the other bits. Index 0 means that
-    /// the name follows.
+    /// Reads the first byte of a field: its representation, and an index in the remaining bits.
+    /// Index 0 means that the name follows.
     fn field(&mut self, first: u8) {
         let (mask, has_strings) = match first {
             0x80.. => (0x7f, false),

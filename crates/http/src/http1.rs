@@ -1,5 +1,5 @@
-//! Answers peers that do not speak HTTP/2, or that use TLS where the port does not, or the reverse,
-//! with a line of text.
+//! Answers peers that do not speak HTTP/2, or whose use of TLS does not match the port, with a line
+//! of text.
 
 use std::time::Duration;
 
@@ -20,36 +20,36 @@ const HANDSHAKE: u8 = 22;
 /// An empty SETTINGS frame.
 const SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
 
-/// The type of the frame that begins a call.
+/// The type of the frame that starts a call.
 const HEADERS: u8 = 1;
-/// Time in which the first call of a connection without TLS is awaited on a port with TLS.
+/// Maximum wait for the first call of a connection without TLS on a port with TLS.
 const FIRST_CALL: Duration = Duration::from_millis(500);
 
-/// Time until a peer must have read the answer.
+/// Time within which a peer must read the answer.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Number of request bytes that are read and discarded, so that closing does not reset the answer.
 const UNREAD_BYTES_MAX: u64 = 64 * 1024;
 
-/// Lines about peers that use TLS where the server has none.
+/// Limits the log lines about peers that use TLS where the server does not.
 static TLS: LinePace = LinePace::new(1, Duration::from_secs(10));
-/// Lines about peers that do not use TLS where the server requires it.
+/// Limits the log lines about peers that do not use TLS where the server requires it.
 static PLAINTEXT: LinePace = LinePace::new(1, Duration::from_secs(10));
 
-/// What the first bytes of a connection begin.
+/// What a connection starts with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Opening {
     /// The HTTP/2 preface.
     Http2,
     /// A TLS handshake.
     Tls,
-    /// The peer has closed without a byte.
+    /// The peer has closed the connection without sending a byte.
     Closed,
     /// Neither.
     Other,
 }
 
-/// Peeks at the first bytes of a connection. Of a preface, the first byte is enough: the HTTP/2 code
-/// handles a peer that sends only a part of it.
+/// Peeks at the first bytes of a connection. The first byte of a preface is enough: the HTTP/2 code
+/// handles a peer that sends only part of it.
 pub(super) async fn opening(stream: &mut Stream) -> io::Result<Opening> {
     let mut first = [0; PREFACE.len()];
     let length = stream::peek(stream, &mut first).await?;
@@ -61,8 +61,8 @@ pub(super) async fn opening(stream: &mut Stream) -> io::Result<Opening> {
     })
 }
 
-/// Answers a peer whose first bytes do not fit the port, and closes the connection. `is_tls`:
-/// whether the port requires TLS. `program` is named in the answer.
+/// Answers a peer whose first bytes do not fit the port, and closes the connection. `is_tls` is
+/// whether the port requires TLS. The answer names `program`.
 pub(super) async fn reject(stream: &mut Stream, opening: Opening, is_tls: bool, program: &str) {
     log_mismatch(stream, opening, is_tls);
     // A peer that does not read the answer in time gets none.
@@ -80,7 +80,7 @@ pub(super) async fn reject(stream: &mut Stream, opening: Opening, is_tls: bool, 
     }
 }
 
-/// Returns the answer to peers that do not speak HTTP/2. `is_tls`: whether the port requires TLS.
+/// Returns the answer to peers that do not speak HTTP/2. `is_tls` is whether the port requires TLS.
 fn text(program: &str, is_tls: bool) -> String {
     let (with, option) = if is_tls { ("with", "-cacert FILE") } else { ("without", "-plaintext") };
     format!(
@@ -103,8 +103,8 @@ fn goaway(program: &str) -> Vec<u8> {
 }
 
 /// Rejects a connection without TLS on a port with TLS. The answer waits for the first call, which
-/// then fails with the text: gRPC's C library would connect again immediately, without end, for a
-/// call that has no connection yet when the established connection ends.
+/// then fails with the text: if the established connection ended before a call was assigned to it,
+/// gRPC's C library would reconnect immediately in an endless loop.
 async fn go_away(stream: &mut Stream, program: &str) -> io::Result<()> {
     stream.write_all(SETTINGS).await?;
     if let Ok(Err(error)) = timeout(FIRST_CALL, first_call(stream)).await {
@@ -113,7 +113,7 @@ async fn go_away(stream: &mut Stream, program: &str) -> io::Result<()> {
     stream.write_all(&goaway(program)).await
 }
 
-/// Reads until a call begins.
+/// Reads until a call starts.
 async fn first_call(stream: &mut Stream) -> io::Result<()> {
     let mut unread = stream.take(UNREAD_BYTES_MAX);
     unread.read_exact(&mut [0; PREFACE.len()]).await?;
@@ -155,8 +155,8 @@ fn log_mismatch(stream: &Stream, opening: Opening, is_tls: bool) {
     }
 }
 
-/// Closes the connection. First reads what the peer has sent, at most for a second, because unread
-/// bytes would reset the connection, and with it the last answer.
+/// Closes the connection. First reads the data that the peer has sent, for at most a second,
+/// because unread bytes would reset the connection and discard the last answer.
 pub(super) async fn close(stream: &mut Stream) {
     let _ = timeout(FAREWELL, async {
         stream.shutdown().await?;

@@ -1,12 +1,12 @@
-//! A gRPC server on hyper: one runtime per thread, TLS, limits of connections and peers, load
-//! shedding, and a fast path for unary calls. It knows gRPC, and nothing of the rules and engines of
+//! A gRPC server on hyper: one runtime per thread, TLS, limits on connections and peers, load
+//! shedding, and a fast path for unary calls. It knows gRPC, but not the rules and engines of
 //! Tollgate.
 //!
 //! A program implements [`Program`] (its RPCs, and the rights, quotas and spans of calls), builds a
 //! [`Router`] of its services, starts [`Workers`] and runs [`accept()`], as
 //! `crates/http/tests/echo/program.rs` does.
 //!
-//! # Layout, in the order of a call
+//! # Layout, in the order in which a call passes the parts
 //! - [`accept()`]: connections, within the limits of the server and of its [`Peers`]
 //! - `workers`: the threads. `connections`, `pace`, `header_table` and `http1`: the bytes of a
 //!   connection. [`tls`]: certificates and handshakes. `streams`: the tasks of streams
@@ -20,7 +20,7 @@
 //! - `unsent`: chunks that a caller does not read
 //! - [`Rejections`]: the errors of all of these
 //!
-//! All parts of a call are on one thread, so `shedding` and `unsent` are thread-locals.
+//! All parts of a call run on one thread, so `shedding` and `unsent` are thread-locals.
 
 mod accept;
 mod adjustable;

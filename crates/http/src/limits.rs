@@ -1,37 +1,38 @@
-//! Limits on what connections and peers can make a server hold.
+//! Limits on the resources that connections and peers can use.
 
 use std::time::Duration;
 
-/// Bytes of the answer to a listing, usually at most.
+/// Usual maximum size of the answer to a listing, in bytes.
 const LISTING: usize = 1 << 20;
 
-/// Limits on what connections and peers can make the server hold. The defaults suit a
-/// container of 256 MiB.
+/// Limits on the resources that connections and peers can use. The defaults suit a container with
+/// 256 MiB of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransportLimits {
-    /// Time until the message of a call must be complete, whatever the deadline of the call.
+    /// Time within which the message of a call must be complete, whatever the deadline of the call.
     pub message_timeout: Duration,
-    /// Time until the TLS handshake of a connection must be complete.
+    /// Time within which the TLS handshake of a connection must be complete.
     pub handshake_timeout: Duration,
-    /// Time until a peer must have sent the HTTP/2 preface.
+    /// Time within which a peer must send the HTTP/2 preface.
     pub preface_timeout: Duration,
-    /// Time until a caller must read a complete answer.
+    /// Time within which a caller must read a complete answer.
     pub answer_timeout: Duration,
-    /// Bytes of unfinished requests (messages of more than one frame), of the whole server.
+    /// Bytes of unfinished requests (messages of more than one frame) for the whole server.
     pub request_bytes: u32,
-    /// Bytes of unfinished requests of one connection.
+    /// Bytes of unfinished requests for one connection.
     pub connection_request_bytes: u32,
-    /// Bytes of large answers that callers have not read, of the whole server.
+    /// Bytes of large answers that callers have not read, for the whole server.
     pub answer_bytes: u32,
-    /// Bytes of large answers that callers have not read, of one connection.
+    /// Bytes of large answers that callers have not read, for one connection.
     pub connection_answer_bytes: u32,
-    /// Memory of connections, in bytes, of the whole server: see
+    /// Memory of all connections of the server, in bytes: see
     /// [`CONNECTION_COST`](crate::CONNECTION_COST).
     pub connection_bytes: usize,
     /// Connections of one peer address. `None` means three quarters of all connections.
     pub peer_connections: Option<usize>,
-    /// Open streams of one connection. Few, since under overload a call waits for all calls in
-    /// flight before it, while calls that the client has not sent yet cost the server nothing.
+    /// Open streams of one connection. The limit is low, since under overload a call waits for all
+    /// calls that are in flight before it, whereas calls that the client has not sent yet cost the
+    /// server nothing.
     pub connection_streams: u32,
     /// Open streams of one peer address. The first few of each connection are not counted.
     pub peer_streams: usize,
@@ -58,25 +59,26 @@ impl TransportLimits {
         resets_per_second: 2_000,
     };
 
-    /// Returns the maximum number of unread listings for this number of bytes of answers: their answers
-    /// have half of the bytes.
+    /// Returns the maximum number of unread listings for this number of bytes of answers: listings
+    /// may use half of the bytes.
     pub(crate) fn listings(answer_bytes: u32) -> usize {
         answer_bytes as usize / 2 / LISTING
     }
 
-    /// Returns the bytes of unfinished requests of one peer address: half of the server's, and at
-    /// least those of one connection.
+    /// Returns the limit on bytes of unfinished requests for one peer address: half of the server's
+    /// limit, but at least that of one connection.
     pub(crate) fn peer_request_bytes(&self) -> u32 {
         (self.request_bytes / 2).max(self.connection_request_bytes)
     }
 
-    /// Returns the bytes of unread answers of one peer address: half of the server's, and at least
-    /// those of one connection.
+    /// Returns the limit on bytes of unread answers for one peer address: half of the server's
+    /// limit, but at least that of one connection.
     pub(crate) fn peer_answer_bytes(&self) -> u32 {
         (self.answer_bytes / 2).max(self.connection_answer_bytes)
     }
 
-    /// Returns the memory of the connections of one peer address: seven eighths of the server's.
+    /// Returns the limit on the memory of the connections of one peer address: seven eighths of the
+    /// server's limit.
     pub(crate) fn peer_connection_bytes(&self) -> usize {
         self.connection_bytes / 8 * 7
     }

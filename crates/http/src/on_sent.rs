@@ -1,13 +1,15 @@
-//! An action for when the message of an answer is sent.
+//! An action that runs when the message of an answer is sent.
 
 use std::{fmt, sync::Arc};
 
 use tonic::Response;
 
-/// An action for when the message of an answer is sent, in the extensions of the response.
+/// An action that runs when the message of an answer is sent, stored in the extensions of the
+/// response.
 ///
-/// If the caller is gone before that, the action is dropped without being run. So a value that the
-/// action owns can tell both cases apart, for instance to revoke what nobody has received.
+/// If the caller disconnects before that, the action is dropped without being run. A value that the
+/// action owns can therefore distinguish the two cases, for instance to revoke a grant that nobody
+/// has received.
 #[derive(Clone)]
 pub struct OnSent(Arc<dyn Fn() + Send + Sync>);
 

@@ -1,13 +1,14 @@
-//! Bounds on reading from a connection: bytes per time slice, and resets of streams per second. Counts
-//! the memory that its frames and headers use.
+//! Bounds how fast a connection is read: bytes per time slice, and resets of streams per second.
+//! Also counts the memory that its frames and headers use.
 //!
 //! HTTP/2 frees a stream when the client resets it, so the limit on open streams does not bound a
-//! client that resets each stream immediately. hyper has a limit on streams that are reset before they
-//! are accepted. At that limit it closes the connection with all its calls, and an ordinary burst
-//! of cancelled calls reaches it. Here no connection is closed. A time slice has a [`ReadBudget`] of
-//! [`SLICE_BYTES`], so that its streams are accepted, run or dropped before more bytes are read. A client that
-//! resets more streams than were answered is read more slowly. Parsing the headers of frames for that,
-//! and for the memory that a connection uses, takes 0.5 % of a call (benches/EXPERIMENTS.md).
+//! client that resets each stream immediately. hyper has a limit on streams that are reset before
+//! they are accepted. At that limit it closes the connection with all its calls, and an ordinary
+//! burst of cancelled calls reaches it. Here, no connection is closed. A time slice has a
+//! [`ReadBudget`] of [`SLICE_BYTES`], so that its streams are accepted, run or dropped before more
+//! bytes are read. A client that resets more streams than were answered is read more slowly.
+//! Parsing the headers of frames for that, and for the memory that a connection uses, costs 0.5 %
+//! of a call (benches/EXPERIMENTS.md).
 
 use std::{
     pin::Pin,
@@ -27,16 +28,16 @@ use tollgate_telemetry::{limits::ReachedLimit, monotonic};
 /// Bytes that are read from a connection before its streams are served. A stream that is opened and
 /// reset takes at least 22 bytes, so a slice contains fewer streams than [`RESET_STREAMS_MAX`].
 const SLICE_BYTES: usize = 64 * 1024;
-/// The same while several tenants share a long queue. A call waits for one slice of each connection,
-/// twice: until it is read, and until its answer is written. A slice has about 20 calls then; shorter
-/// slices make more system calls.
+/// The same limit while several tenants share a long queue. A call waits for one slice of each
+/// connection, twice: until it is read, and until its answer is written. A slice then contains
+/// about 20 calls; shorter slices would cost more system calls.
 const SHARED_SLICE_BYTES: usize = 2 * 1024;
-/// hyper's limit on streams that are reset before they are accepted: more than fit into a slice and
-/// the read that ends it.
+/// The value for hyper's limit on streams that are reset before they are accepted: more than fit
+/// into a slice and the read that ends it.
 pub(super) const RESET_STREAMS_MAX: usize = 16 * 1024;
 /// Burst of resets, in seconds of the allowed rate.
 const BURST_SECONDS: i64 = 5;
-/// Pause in reading after a connection has exceeded its rate of resets.
+/// Pause in reading from a connection that has exceeded its rate of resets.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Length of the preface, `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n`.
@@ -70,18 +71,19 @@ impl ReadBudget {
     }
 
     fn spend(&self, bytes: usize) {
-        // Only one task accesses the counter, so load and store need not be atomic together.
+        // Only one task accesses the counter, so load and store need not be one atomic operation.
         let left = self.left().saturating_sub(bytes);
         self.0.store(left, Ordering::Relaxed);
     }
 }
 
-/// The reading bounds of a connection.
+/// The bounds on reading from a connection.
 #[derive(Debug)]
 pub(super) struct Pace {
     budget: ReadBudget,
     frames: Frames,
-    /// Number of streams that may be reset now. Each opened stream adds one, each reset takes two.
+    /// Number of streams that may be reset now. Each opened stream adds one, and each reset
+    /// subtracts two.
     credit: i64,
     per_second: i64,
     counted: Instant,
@@ -134,8 +136,8 @@ impl Pace {
         }
     }
 
-    /// The memory that the unfinished frame, the unfinished header block and the header table of
-    /// the connection use, in bytes.
+    /// Returns the memory that the unfinished frame, the unfinished header block and the header
+    /// table of the connection use, in bytes.
     pub(super) fn memory(&self) -> usize {
         self.frames.memory()
     }
@@ -176,7 +178,8 @@ struct Frames {
     frame: usize,
     /// Length of the current header block; 0 between two blocks.
     block: usize,
-    /// Payload of the current frame is part of a header block, after this many other bytes.
+    /// Set if the payload of the current frame contains part of a header block: the number of other
+    /// bytes before it.
     fields: Option<usize>,
     table: HeaderTable,
 }
@@ -265,13 +268,13 @@ impl Frames {
         };
         match flags & PADDED {
             0 => self.fields = Some(usize::from(flags & PRIORITY != 0) * PRIORITY_BYTES),
-            // No client of gRPC sends padding.
+            // No gRPC client sends padding.
             _ => self.table.fill(),
         }
     }
 
-    /// The memory of what is unfinished, and of the header table. Of an unfinished block h2 stores
-    /// the bytes and the decoded fields.
+    /// Returns the memory of the unfinished frame and block, and of the header table. For an
+    /// unfinished block, h2 stores both the bytes and the decoded fields.
     fn memory(&self) -> usize {
         let frame = if self.skip > 0 { self.frame } else { 0 };
         frame + 2 * self.block + self.table.cost()

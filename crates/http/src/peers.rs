@@ -1,4 +1,4 @@
-//! Connections, streams and bytes of each peer address.
+//! Counts the connections, streams and bytes of each peer address.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -21,14 +21,14 @@ pub const CONNECTION_COST: usize = 16 * 1024;
 #[derive(Debug)]
 pub struct Peers {
     server: SharedPermits,
-    /// Bytes of memory that the connections of the server cost.
+    /// Memory that the connections of the server use, in bytes.
     memory: AdjustableQuota,
     table: Mutex<PeerTable>,
 }
 
 #[derive(Debug, Default)]
 struct PeerTable {
-    /// The limits in use. A connection keeps the limits of its start.
+    /// The limits in use. A connection keeps the limits that it started with.
     limits: TransportLimits,
     entries: HashMap<IpAddr, PeerEntry>,
 }
@@ -39,12 +39,12 @@ struct PeerEntry {
     budget: Arc<PeerBudget>,
 }
 
-/// What the connections of a peer may use together.
+/// The resources that the connections of a peer may use together.
 #[derive(Debug)]
 struct PeerBudget {
     permits: SharedPermits,
     streams: AdjustableQuota,
-    /// Bytes of memory that the connections of the peer cost.
+    /// Memory that the connections of the peer use, in bytes.
     memory: AdjustableQuota,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct SharedPermits {
     pub(crate) listings: AdjustablePermits,
 }
 
-/// A connection of a peer, which counts until it is dropped.
+/// A connection of a peer, which is counted until it is dropped.
 #[derive(Debug)]
 pub(crate) struct PeerConnection {
     peers: Arc<Peers>,
@@ -68,7 +68,7 @@ pub(crate) struct PeerConnection {
     limits: TransportLimits,
 }
 
-/// The memory that a connection costs besides [`CONNECTION_COST`]. Released when dropped.
+/// The memory that a connection uses beyond [`CONNECTION_COST`]. Released when dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionCharge {
     peers: Arc<Peers>,
@@ -114,7 +114,8 @@ impl PeerBudget {
         self.memory.set(limits.peer_connection_bytes());
     }
 
-    /// Charges memory of the peer and of the server. Returns false if one of them has too little left.
+    /// Charges memory to the peer and to the server. Returns false if one of them has too little
+    /// left.
     fn charge_memory(&self, peers: &Peers, bytes: usize) -> bool {
         if !self.memory.try_use(bytes) {
             ReachedLimit::ConnectionBytes.record();
@@ -143,7 +144,7 @@ impl Peers {
         Arc::new(Peers { server, memory, table: Mutex::new(table) })
     }
 
-    /// Changes the limits. Limits of the server and of peers apply immediately; what is in use above them
+    /// Changes the limits. Limits of the server and of peers apply immediately; usage above them
     /// drains. Limits of a connection apply to later connections.
     pub fn set_limits(&self, limits: &TransportLimits) {
         let mut table = self.table.lock();
@@ -153,9 +154,9 @@ impl Peers {
         table.entries.values().for_each(|peer| peer.budget.set(limits));
     }
 
-    /// Counts a connection of a peer to a server with at most `connections_max` connections. `None`
-    /// if the peer has its maximum of connections, or the peer or the server has too little memory
-    /// left for it.
+    /// Counts a connection of a peer to a server that accepts at most `connections_max`
+    /// connections. Returns `None` if the peer has reached its maximum number of connections, or if
+    /// the peer or the server has too little memory left for it.
     pub(crate) fn connect(
         self: &Arc<Self>,
         address: IpAddr,
@@ -187,7 +188,7 @@ impl Peers {
 }
 
 impl PeerConnection {
-    /// Returns the limits that were in use when the connection began.
+    /// Returns the limits that were in use when the connection was opened.
     pub(crate) fn limits(&self) -> &TransportLimits {
         &self.limits
     }
@@ -202,7 +203,7 @@ impl PeerConnection {
         &self.peers.server
     }
 
-    /// Counts further streams of the peer. Returns false if they would exceed its maximum.
+    /// Counts additional streams of the peer. Returns false if they would exceed its maximum.
     pub(crate) fn try_use_streams(&self, number: usize) -> bool {
         let may = self.budget.streams.try_use(number);
         if !may {
@@ -216,15 +217,15 @@ impl PeerConnection {
         self.budget.streams.release(number);
     }
 
-    /// Returns the charge for further memory of the connection, 0 bytes at first.
+    /// Returns the charge for additional memory of the connection, initially 0 bytes.
     pub(crate) fn charge(&self) -> ConnectionCharge {
         ConnectionCharge { peers: self.peers.clone(), budget: self.budget.clone(), bytes: 0 }
     }
 }
 
 impl ConnectionCharge {
-    /// Charges this number of bytes in place of the last one. Returns false, and charges the last
-    /// number still, if the peer or the server has too little memory left.
+    /// Replaces the charge by this number of bytes. Returns false, and keeps the previous charge,
+    /// if the peer or the server has too little memory left.
     pub(crate) fn set(&mut self, bytes: usize) -> bool {
         if bytes > self.bytes && !self.budget.charge_memory(&self.peers, bytes - self.bytes) {
             return false;
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn j15_the_memory_of_the_connections_of_a_peer_is_bounded_and_given_back() {
+    fn j15_the_memory_of_the_connections_of_a_peer_is_bounded_and_released() {
         let limits =
             TransportLimits { connection_bytes: 24 * CONNECTION_COST, ..TransportLimits::DEFAULT };
         let peers = Peers::new(&limits);
@@ -322,8 +323,8 @@ mod tests {
         let mut charge = open[0].charge();
         assert!(charge.set(CONNECTION_COST));
         assert!(!charge.set(3 * CONNECTION_COST / 2));
-        assert!(peers.connect(near, 100).is_none(), "the peer has seven eighths of the memory");
-        // Others have the rest, and what is released is free again.
+        assert!(peers.connect(near, 100).is_none(), "a peer may use seven eighths of the memory");
+        // Other peers can use the rest, and memory that is released is free again.
         open.extend((0..3).map(|_| peers.connect(far, 100).unwrap()));
         assert!(peers.connect(far, 100).is_none());
         assert!(charge.set(0));

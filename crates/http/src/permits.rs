@@ -1,9 +1,9 @@
-//! The permits for what callers make a server hold: bytes of requests that are not answered yet,
-//! bytes of answers that are not read yet, and open streams.
+//! Permits for the resources that callers use: bytes of requests that are not answered yet, bytes
+//! of answers that are not read yet, and open streams.
 //!
-//! A message of one frame needs no permits: the number of streams bounds such messages. A longer
-//! message needs permits of its connection, of the peer address and of the server before more than
-//! its first frame is read.
+//! A message of one frame needs no permits, because the number of streams bounds such messages. A
+//! longer message needs permits from its connection, the peer address and the server before more
+//! than its first frame is read.
 
 use std::{
     sync::{
@@ -23,37 +23,38 @@ use crate::{
     rejections::Rejections,
 };
 
-/// Flow-control window of a stream: bytes that a client may send before the server reads them.
+/// Flow-control window of a stream: the number of bytes that a client may send before the server
+/// reads them.
 pub(crate) const STREAM_WINDOW: u32 = 128 * 1024;
 /// Flow-control window of a connection. Requests that wait for permission to be read use at most
 /// half of it.
 pub(crate) const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 /// Answers of this size and above need permits.
 pub(crate) const LARGE: usize = 4 * 1024;
-/// Requests of this size and above are large: they share three quarters of a connection's bytes, and
+/// Requests of this size and above are large: they share three quarters of a connection's bytes and
 /// wait for each other.
 pub(crate) const LARGE_REQUEST: usize = 64 * 1024;
 /// A connection with fewer bytes left for answers executes no further call. The largest answer of a
 /// call that is not a listing fits into this number of bytes.
 const ANSWER_LEFT_MIN: usize = 80 * 1024;
-/// Maximum number of large requests of a connection that wait for others of it. Each may have
-/// [`STREAM_WINDOW`] unread bytes; together they have half of [`CONNECTION_WINDOW`].
+/// Maximum number of large requests of a connection that wait for its other requests. Each may have
+/// [`STREAM_WINDOW`] unread bytes; together they may have half of [`CONNECTION_WINDOW`].
 const WAITING_MAX: usize = 16;
-/// Bytes of small requests of each connection that need no permits of peer and server. Ordinary
-/// calls therefore continue whatever other connections use.
+/// Bytes of small requests of each connection that need no permits from the peer and the server.
+/// Ordinary calls therefore continue however much other connections use.
 const SMALL_FREE: usize = 16 * 1024;
-/// Streams of each connection that do not count for its peer. A peer with many connections of few
-/// calls therefore reaches no limit.
+/// Number of streams of each connection that do not count towards the limit of its peer. A peer
+/// with many connections and few calls on each therefore reaches no limit.
 const STREAMS_FREE: usize = 8;
-/// Further streams count for the peer in blocks of this number: its connections on several threads
-/// share the counter.
+/// Further streams count for the peer in blocks of this size, because its connections on several
+/// threads share the counter.
 const STREAMS_BLOCK: usize = 32;
 /// The memory of an open stream, in bytes, without its message.
 const STREAM_COST: usize = 4 * 1024;
-/// The memory of this number of streams is charged at a time, and none for the first stream.
+/// The memory of streams is charged in blocks of this size; the first stream costs nothing.
 const CHARGED_BLOCK: usize = 8;
 
-/// The permits of a connection. All of its streams are on one thread.
+/// The permits of a connection. All its streams run on one thread.
 #[derive(Debug)]
 pub(crate) struct ConnectionBudget {
     /// Bytes of small requests.
@@ -62,7 +63,7 @@ pub(crate) struct ConnectionBudget {
     large: PermitPool,
     /// Bytes of answers.
     answers: PermitPool,
-    /// Listings that are executed, or whose answers are not sent yet.
+    /// Listings that are being executed, or whose answers are not sent yet.
     listings: PermitPool,
     /// The number of large requests that wait for permits.
     waiting: AtomicUsize,
@@ -80,7 +81,7 @@ pub(crate) struct ConnectionBudget {
 }
 
 impl ConnectionBudget {
-    /// Creates the permits of a connection, under the limits of its start.
+    /// Creates the permits of a connection, with the limits that it starts with.
     pub(crate) fn new(
         peer: PeerConnection,
         rejections: &'static Rejections,
@@ -106,28 +107,29 @@ impl ConnectionBudget {
         })
     }
 
-    /// The errors of calls that the transport rejects.
+    /// Returns the errors of calls that the transport rejects.
     pub(crate) fn rejections(&self) -> &'static Rejections {
         self.rejections
     }
 
-    /// The time in which a message must be complete.
+    /// Returns the time within which a message must be complete.
     pub(crate) fn message_timeout(&self) -> Duration {
         self.peer.limits().message_timeout
     }
 
-    /// The time in which a caller must read a chunk of an answer.
+    /// Returns the time within which a caller must read a chunk of an answer.
     pub(crate) fn answer_timeout(&self) -> Duration {
         self.peer.limits().answer_timeout
     }
 
-    /// Acquires permits for a small request. `None` if too few are available.
+    /// Acquires permits for a small request. Returns `None` if too few are available.
     pub(crate) fn try_request(&self, bytes: usize) -> Option<Permits> {
         self.small.try_acquire(bytes)
     }
 
     /// Acquires permits for a request. A large request waits until others of its connection are
-    /// complete. `None` if too many wait, or if the peer or the server has too few permits left.
+    /// complete. Returns `None` if too many are waiting, or if the peer or the server has too few
+    /// permits left.
     pub(crate) async fn request(self: Arc<Self>, bytes: usize) -> Option<Permits> {
         if bytes < LARGE_REQUEST {
             return self.small.try_acquire(bytes);
@@ -143,7 +145,8 @@ impl ConnectionBudget {
     }
 
     /// Whether a call that is not a listing may be executed, because its answer fits. If the peer
-    /// or the server has too few permits left, only a connection without unsent answers may.
+    /// or the server has too few permits left, only a connection without unsent answers may execute
+    /// calls.
     pub(crate) fn may_answer(&self) -> bool {
         let PermitPool { connection, peer, server, .. } = &self.answers;
         let has_left = |pool: &Semaphore| pool.available_permits() >= ANSWER_LEFT_MIN;
@@ -152,7 +155,7 @@ impl ConnectionBudget {
         has_left(connection) && (uses_none || has_left(peer) && has_left(server))
     }
 
-    /// Acquires the permit of a listing. Waits until one is available.
+    /// Acquires the permit of a listing, and waits until one is available.
     pub(crate) async fn listing(&self) -> Option<Permits> {
         let PermitPool { connection, peer, server, .. } = &self.listings;
         let connection = connection.clone().acquire_owned().await.ok()?;
@@ -161,8 +164,8 @@ impl ConnectionBudget {
         Some(Permits { connection, shared: Some([peer, server]) })
     }
 
-    /// Acquires permits for an answer. `None` if the connection has too few. The call was executed, so
-    /// it is answered even if the peer or the server has no permits left.
+    /// Acquires permits for an answer. Returns `None` if the connection has too few. The call was
+    /// executed, so it is answered even if the peer or the server has no permits left.
     pub(crate) fn answer(&self, bytes: usize) -> Option<Permits> {
         let bytes = u32::try_from(bytes).ok()?;
         let connection = self.answers.connection.clone().try_acquire_many_owned(bytes).ok()?;
@@ -202,12 +205,12 @@ impl ConnectionBudget {
     }
 }
 
-/// A stream that counts until it is dropped.
+/// A stream that is counted until it is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenStream(Arc<ConnectionBudget>);
 
 impl OpenStream {
-    /// The time in which a caller must read a chunk of an answer.
+    /// Returns the time within which a caller must read a chunk of an answer.
     pub(crate) fn answer_timeout(&self) -> Duration {
         self.0.answer_timeout()
     }
@@ -243,15 +246,15 @@ impl Drop for ConnectionBudget {
     }
 }
 
-/// Permits of one kind: of the connection, of its peer, and of the server. They are acquired in this
+/// The permits of one kind from the connection, its peer and the server. They are acquired in this
 /// order.
 #[derive(Debug)]
 struct PermitPool {
     connection: Arc<Semaphore>,
     peer: Arc<Semaphore>,
     server: Arc<Semaphore>,
-    /// While the connection has at least this many permits left, no permits of the others are
-    /// acquired. 0: always acquired.
+    /// While the connection has at least this many permits left, no permits are acquired from the
+    /// peer and the server. With 0, they are always acquired.
     free: usize,
 }
 
@@ -274,7 +277,7 @@ impl PermitPool {
         Some(Permits { connection, shared: Some(self.try_shared(bytes)?) })
     }
 
-    /// Acquires permits of the peer and of the server.
+    /// Acquires permits from the peer and the server.
     fn try_shared(&self, permits: u32) -> Option<[OwnedSemaphorePermit; 2]> {
         let peer = self.peer.clone().try_acquire_many_owned(permits).ok()?;
         let server = self.server.clone().try_acquire_many_owned(permits).ok()?;
@@ -291,7 +294,7 @@ pub(crate) struct Permits {
 }
 
 impl Permits {
-    /// Returns all permits but this number.
+    /// Returns all permits except this number.
     pub(crate) fn shrink(&mut self, bytes: usize) {
         let shared = self.shared.iter_mut().flatten();
         for permit in shared.chain([&mut self.connection]) {

@@ -36,15 +36,15 @@ pub(crate) enum Encoding {
     Unknown,
 }
 
-/// Parses the headers of a call, in one pass: a lookup by name costs as much. Returns the error for
-/// a call that is not gRPC; its message is not read.
+/// Parses the headers of a call in one pass, since each lookup by name would cost as much as the
+/// whole pass. Returns the error for a call that is not gRPC; its message is not read.
 pub(crate) fn parse_headers<B>(
     request: &Request<B>,
     rejections: &Rejections,
 ) -> Result<Preamble, Box<Response<AnswerBody>>> {
     let (mut content_type, mut timeout, mut encoding) = (None, None, None);
     for (name, value) in request.headers() {
-        // Of repeated headers the first counts.
+        // If a header is repeated, the first value counts.
         let place = match name {
             name if name == CONTENT_TYPE => &mut content_type,
             name if *name == deadline::TIMEOUT => &mut timeout,
@@ -81,7 +81,7 @@ pub(crate) fn parse_headers<B>(
     Ok(Preamble { timeout, encoding })
 }
 
-/// Whether a content type is gRPC with protobuf messages.
+/// Whether a content type means gRPC with protobuf messages.
 fn is_grpc(content_type: &[u8]) -> bool {
     if content_type == GRPC.as_bytes() {
         return true;
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn h16_content_types_of_grpc_with_protobuf_are_known() {
+    fn h16_content_types_of_grpc_with_protobuf_are_recognized() {
         for good in [
             "application/grpc",
             "application/grpc+proto",

@@ -1,8 +1,8 @@
-//! The errors of calls that the transport rejects or gives up, with machine-readable details.
+//! The errors of calls that the transport rejects or abandons, with machine-readable details.
 //!
-//! Nothing was executed after any of them, except after [`Rejections::answer_dropped`]. Details have
-//! an `ErrorInfo` with a reason in capitals, and `RetryInfo` where a retry can succeed. Programs
-//! compare reasons; messages are for people and can change.
+//! A call that gets one of them was not executed, except for [`Rejections::answer_dropped`].
+//! Details contain an `ErrorInfo` with a reason in capitals, and `RetryInfo` where a retry can
+//! succeed. Programs compare reasons; messages are for people and can change.
 
 use std::{collections::HashMap, sync::OnceLock, time::Duration};
 
@@ -12,7 +12,8 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 /// The retry delay of callers that have reached a limit.
 const RETRY: Duration = Duration::from_millis(100);
-/// The retry delays of callers of an overloaded server, rotated so that they do not return together.
+/// The retry delays of callers of an overloaded server, rotated so that the callers do not return
+/// together.
 const RETRY_MILLIS: [u64; 8] = [100, 260, 180, 340, 140, 300, 220, 380];
 
 /// Builds the errors with the names of a program.
@@ -22,7 +23,7 @@ pub struct Rejections {
     program: &'static str,
     /// The domain of all reasons.
     domain: &'static str,
-    /// The maximum message size of each service, for people.
+    /// The maximum message size of each service, in words.
     message_sizes: &'static str,
     /// The errors of an overloaded server, encoded once.
     overload: OnceLock<[HeaderMap; RETRY_MILLIS.len()]>,
@@ -39,13 +40,13 @@ impl Rejections {
         Rejections { program, domain, message_sizes, overload: OnceLock::new() }
     }
 
-    /// The name of the program in messages for people.
+    /// Returns the name of the program in messages for people.
     pub(crate) fn program(&self) -> &'static str {
         self.program
     }
 
-    /// The headers of RESOURCE_EXHAUSTED: the call cannot be answered in time. `number` counts such
-    /// calls, and selects the retry delay.
+    /// Returns the headers of RESOURCE_EXHAUSTED: the call cannot be answered in time. `number`
+    /// counts such calls and selects the retry delay.
     pub(crate) fn overloaded(&self, number: usize) -> HeaderMap {
         let all = self.overload.get_or_init(|| {
             RETRY_MILLIS.map(|after| {
@@ -126,7 +127,8 @@ impl Rejections {
         Status::with_error_details(Code::InvalidArgument, message, self.info("MESSAGE_NOT_GZIP"))
     }
 
-    /// RESOURCE_EXHAUSTED: requests of a connection, of a peer or of all use the maximum of bytes.
+    /// RESOURCE_EXHAUSTED: the requests of a connection, of a peer or of all connections use the
+    /// maximum number of bytes.
     pub(crate) fn too_many_request_bytes(&self) -> Status {
         let message = "unfinished requests of this connection, of this address or of all \
                        connections use the bytes of limits.connection_request_bytes, half of \
@@ -135,7 +137,7 @@ impl Rejections {
         self.exhausted(message, "TOO_MANY_REQUEST_BYTES")
     }
 
-    /// RESOURCE_EXHAUSTED: answers that callers have not read use the maximum of bytes.
+    /// RESOURCE_EXHAUSTED: answers that callers have not read use the maximum number of bytes.
     pub(crate) fn answers_not_read(&self) -> Status {
         let message = "unread answers of this connection, of this address or of all connections use \
                        the bytes of limits.connection_answer_bytes, half of limits.answer_bytes or \
@@ -152,7 +154,7 @@ impl Rejections {
         Status::with_error_details(Code::DeadlineExceeded, message, self.info("ANSWERS_NOT_TAKEN"))
     }
 
-    /// RESOURCE_EXHAUSTED: a peer address has its maximum of open streams.
+    /// RESOURCE_EXHAUSTED: a peer address has reached its maximum number of open streams.
     pub(crate) fn too_many_streams(&self) -> Status {
         let message = "this address has the maximum of open calls, limits.peer_streams; nothing was \
                        decided";
@@ -165,12 +167,12 @@ impl Rejections {
         Status::with_error_details(Code::ResourceExhausted, message, details)
     }
 
-    /// Details with a machine-readable reason.
+    /// Builds details with a machine-readable reason.
     fn info(&self, reason: &str) -> ErrorDetails {
         ErrorDetails::with_error_info(reason, self.domain, HashMap::new())
     }
 
-    /// The reason, and the time until a retry.
+    /// Builds details with a reason and the time until a retry.
     fn again(&self, reason: &str, after: Duration) -> ErrorDetails {
         let mut details = self.info(reason);
         details.set_retry_info(Some(after));

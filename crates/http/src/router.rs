@@ -1,9 +1,9 @@
 //! Selects the service of a call by its path.
 //!
-//! The services of a program are called directly from the HTTP/2 connection. In tonic, a call passes
-//! a URL router and seven more layers, and its body is boxed three times: about a tenth of the cost
-//! of a call. Health and reflection still use tonic. The handler enforces the deadline of a call;
-//! until the message is complete, the body does.
+//! The services of a program are called directly from the HTTP/2 connection. In tonic, a call
+//! passes through a URL router and seven more layers, and its body is boxed three times, which is
+//! about a tenth of the cost of a call. Health and reflection still use tonic. The body enforces
+//! the deadline of a call until the message is complete, and the handler enforces it afterwards.
 
 use std::{
     convert::Infallible,
@@ -35,19 +35,19 @@ use tollgate_telemetry::metrics::CountedCall;
 
 /// Maximum message size of the services of the tonic router, bytes.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
-/// The most bytes of a denied message that are read, and the time for it.
+/// Maximum number of bytes of a denied call's message that are read, and the time for that.
 const DENIED_BYTES_MAX: usize = 64 * 1024;
 const DENIED_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// The future answer to a call within the process.
+/// The future answer to an in-process call.
 pub type InProcessAnswer = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
-/// A service whose calls do not pass the tonic router.
+/// A service whose calls bypass the tonic router.
 trait RoutedService<P: Program>: fmt::Debug + Send + Sync {
     /// Serves a call of a connection.
     fn call(self: Arc<Self>, call: PendingCall<'_, P>) -> Answering;
 
-    /// Serves a call within the process.
+    /// Serves an in-process call.
     fn call_in_process(&self, request: Request<Body>) -> InProcessAnswer;
 }
 
@@ -74,7 +74,8 @@ where
 pub struct Service<P>(Arc<dyn RoutedService<P>>);
 
 impl<P: Program> Service<P> {
-    /// Creates a service from its handlers, which `tonic` wraps for calls beside the fast path.
+    /// Creates a service from its handlers, which `tonic` wraps for calls that do not take the fast
+    /// path.
     pub fn new<T, S>(program: &Arc<P>, handlers: Arc<T>, tonic: fn(Arc<T>) -> S) -> Service<P>
     where
         T: FastPath,
@@ -94,7 +95,7 @@ pub struct Router<P>(Arc<RouterState<P>>);
 #[derive(Debug)]
 struct RouterState<P> {
     program: Arc<P>,
-    /// The services by their number. `None` for a service that is among the others.
+    /// The services by index. `None` for a service that is among the others.
     services: Vec<Option<Service<P>>>,
     /// Health, reflection and other services that tonic answers.
     others: tonic::service::Routes,
@@ -107,8 +108,8 @@ impl<P> Clone for Router<P> {
 }
 
 impl<P: Program> Router<P> {
-    /// Creates a router. [`Route::service`] is the position in `services`, which has `None` for a
-    /// service that is among the others. tonic answers the calls of `others`.
+    /// Creates a router. [`Route::service`] is the index in `services`, which contains `None` for a
+    /// service that is among the others. tonic serves the calls to `others`.
     pub fn new(
         program: Arc<P>,
         services: Vec<Option<Service<P>>>,
@@ -122,18 +123,18 @@ impl<P: Program> Router<P> {
         &self.0.program
     }
 
-    /// The service of an RPC; `None` if tonic answers it.
+    /// Returns the service of an RPC; `None` if tonic serves it.
     fn service(&self, route: &Route) -> Option<&Arc<dyn RoutedService<P>>> {
         self.0.services.get(route.service?)?.as_ref().map(|service| &service.0)
     }
 
-    /// Whether an RPC is one of a service, and not of the tonic router.
+    /// Whether an RPC belongs to a service outside the tonic router.
     pub fn has_service(&self, route: &Route) -> bool {
         self.service(route).is_some()
     }
 
-    /// Calls an RPC within the process, through tonic. The rights and the quota of the call must have
-    /// been checked.
+    /// Calls an RPC within the process, through tonic. The caller must already have checked the
+    /// rights and the quota of the call.
     pub fn call_in_process(&self, route: &Route, request: Request<Body>) -> InProcessAnswer {
         if let Some(service) = self.service(route) {
             return service.call_in_process(request);
@@ -142,7 +143,7 @@ impl<P: Program> Router<P> {
         Box::pin(async move { others.call(request).await })
     }
 
-    /// Returns the services for a new connection of a peer. `certificate` has the names in its
+    /// Returns the services for a new connection of a peer. `certificate` contains the names in its
     /// verified client certificate, if it has presented one.
     pub(crate) fn connection(
         &self,
@@ -164,7 +165,7 @@ pub(crate) struct ConnectionServices<P: Program> {
     router: Router<P>,
     /// The permits of the connection: bytes of requests and answers, and open streams.
     budget: Arc<ConnectionBudget>,
-    /// The program's state of the connection.
+    /// The program's state for the connection.
     connection: P::Connection,
 }
 
@@ -189,8 +190,8 @@ impl<P: Program> ConnectionServices<P> {
         }
         let mut body = RequestBody::new(body, budget.clone(), MESSAGE_BYTES_MAX);
         body.await_by_deadline(&head.headers, budget.message_timeout());
-        // Health and services for operators are answered whatever the length of the queue. Reflection
-        // goes the same way, because it is cheap and rare.
+        // Health and services for operators are answered however long the queue is. Reflection is
+        // treated the same, because it is cheap and rare.
         shedding::mark_first();
         let mut others = self.router.0.others.clone();
         let path = head.uri.clone();
@@ -209,8 +210,8 @@ fn answer(call: CountedCall, response: Response<AnswerBody>) -> Answering {
     Box::pin(ready(Ok(fast_path::counted(call, response))))
 }
 
-/// Answers a call that its caller may not make. Reads the rest of a short message first, because some
-/// clients report the reset of an unfinished request in place of its answer.
+/// Answers a call that its caller is not allowed to make. Reads the rest of a short message first,
+/// because some clients report the reset of an unfinished request in place of its answer.
 fn denied(status: &Status, mut body: Incoming) -> Answering {
     let response = status.clone().into_http();
     if body.is_end_stream() {
@@ -226,7 +227,7 @@ fn denied(status: &Status, mut body: Incoming) -> Answering {
             }
             Poll::Ready(())
         });
-        // On timeout the client gets its answer all the same.
+        // On timeout, the client is answered anyway.
         let _ = timeout(DENIED_TIME_MAX, rest).await;
         Ok(response)
     })
@@ -251,7 +252,7 @@ impl<P: Program> hyper::service::Service<Request<Incoming>> for ConnectionServic
 }
 
 impl<P: Program> ConnectionServices<P> {
-    /// Answers a call; `span` is for a sampled one.
+    /// Answers a call; `span` is set if it is sampled.
     fn answer(&self, mut request: Request<Incoming>, span: Option<&mut P::Span>) -> Answering {
         let (program, budget) = (self.program(), &self.budget);
         let route = program.route(request.uri().path());

@@ -1,22 +1,22 @@
 //! Load shedding: rejects calls that cannot be answered in time, before they cost anything.
 //!
 //! The calls of a worker thread wait in one queue, in order of arrival. A call is in the queue from
-//! the reading of its headers until its handler starts.
+//! the moment its headers are read until its handler starts.
 //!
 //! # The expected wait
 //! The expected wait of a new call is the sum of two times:
 //! - the queue: the number of calls ahead, multiplied by the measured time per call (Little's law);
-//! - the socket: its bytes have waited there for about one round of the queue, which is the measured
-//!   wait of the last calls.
+//! - the socket: the bytes of the call have waited there for about one round of the queue, which is
+//!   the measured wait of the last calls.
 //!
 //! # The rule
 //! - A call is rejected if its expected wait exceeds the time until its deadline.
-//! - A burst is no overload (as in CoDel). The queue is *standing* if no call of the last 100 ms
+//! - A burst is not overload (as in CoDel). The queue is *standing* if no call of the last 100 ms
 //!   waited less than 10 ms. While the queue is standing and longer than 20 ms, the expected wait
 //!   may use only a quarter of the time until the deadline. This keeps the queue short. It rejects
-//!   callers with little time first; they are the likeliest to have given up already.
-//! - Calls that free capacity may use all of their time. They overtake a queue that is longer than
-//!   20 ms. Health checks always overtake.
+//!   callers with little time first, because they are the most likely to have given up already.
+//! - Calls that free capacity may wait for all of their time. They overtake a queue that is longer
+//!   than 20 ms. Health checks always overtake.
 //! - When 32 or more calls are queued, those of tenants that have used little of this thread skip the
 //!   queue. They are not rejected ([`tenants`]).
 //!
@@ -38,14 +38,14 @@ use self::tenants::TenantCalls;
 use crate::{fast_path::AnswerBody, rejections::Rejections};
 use tollgate_telemetry::{coarse, limits::ReachedLimit};
 
-/// A queue with fewer calls is not measured and rejects none.
+/// A queue with fewer calls is not measured and rejects nothing.
 const FEW: u32 = 32;
 /// The number of calls that are still timed after the queue has become shorter than [`FEW`]. An
-/// unloaded server reads no clock here.
+/// idle server therefore does not read the clock here.
 const TIMED: u32 = 1024;
-/// The time of a call without a deadline.
+/// The time allowed for a call without a deadline.
 const NO_DEADLINE: Duration = Duration::from_secs(4);
-/// In a standing queue a call may wait for its time divided by this.
+/// In a standing queue, a call may wait for its remaining time divided by this.
 const STANDING_DIVISOR: u64 = 4;
 /// The queue is standing if each call of an interval has waited longer than this, in µs.
 const TARGET: u64 = 10_000;
@@ -53,7 +53,7 @@ const TARGET: u64 = 10_000;
 const INTERVAL: u64 = 100_000;
 /// A queue up to this length, in µs, rejects no call that it can start in time.
 const SHORT: u64 = 20_000;
-/// The time per call until it is measured, in ns.
+/// The assumed time per call until it is measured, in ns.
 const EACH: u64 = 20_000;
 
 /// The queue of a thread. Times are in µs, except for `each`.
@@ -129,16 +129,17 @@ impl CallQueue {
         timed > 0
     }
 
-    /// Whether a call that arrives `now` is accepted. It must be answered within `time`.
+    /// Whether a call is accepted that arrives `now` and must be answered within `time`.
     fn accepts(&self, now: u64, time: u64, is_freeing: bool) -> bool {
         let waiting = self.waiting.get();
         if waiting < FEW {
-            // Even if the last calls waited long: without new calls nothing would be measured.
+            // Accepted even if the last calls waited long, because without new calls nothing would
+            // be measured.
             return true;
         }
         let own = self.length();
         if own <= SHORT.min(time) {
-            // A late call of a short queue was delayed by the network or the processor.
+            // In a short queue, a late call was delayed by the network or the processor.
             return true;
         }
         // Old measurements do not count.
@@ -158,7 +159,7 @@ impl CallQueue {
         self.timed.get() > 0 && self.tenants.borrow().are_several()
     }
 
-    /// The time that the calls in the queue take, in µs.
+    /// Returns the time that the calls in the queue take, in µs.
     fn length(&self) -> u64 {
         u64::from(self.waiting.get()) * self.each.get() / 1000
     }
@@ -186,12 +187,12 @@ impl CallQueue {
 }
 
 impl QueuedCall {
-    /// Whether its queue is longer than usual.
+    /// Whether the call is timed, because its queue is longer than usual.
     pub(crate) fn is_timed(&self) -> bool {
         self.arrival.is_some()
     }
 
-    /// Starts the call. Returns false if its time is over.
+    /// Starts the call. Returns false if its time has run out.
     pub(crate) fn start(mut self) -> bool {
         if !std::mem::take(&mut self.is_waiting) {
             return true;
@@ -218,8 +219,9 @@ fn micros() -> u64 {
     coarse().as_micros() as u64
 }
 
-/// Puts a call into the queue of this thread. Returns `None` if it must be rejected. `is_freeing` says
-/// that it frees capacity or keeps what its caller uses; `tenant` is called only if the queue is long.
+/// Puts a call into the queue of this thread. Returns `None` if it must be rejected. `is_freeing`
+/// means that it frees capacity or keeps a resource that its caller uses; `tenant` is called only
+/// if the queue is long.
 pub(crate) fn enqueue<'t>(
     is_freeing: bool,
     timeout: Option<Duration>,
@@ -235,8 +237,8 @@ pub(crate) fn enqueue<'t>(
             if !is_light && !queue.accepts(now, time, is_freeing) {
                 return None;
             }
-            // In a short queue a call gains nothing by going first, and its early answer costs the
-            // connection a write of its own.
+            // In a short queue, a call gains nothing by going first, and its early answer costs the
+            // connection a separate write.
             if is_light || is_freeing && queue.length() > SHORT {
                 queue.is_first.set(true);
                 return Some(QueuedCall { arrival: None, is_waiting: false });

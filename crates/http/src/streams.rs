@@ -1,5 +1,5 @@
-//! The tasks of the streams of a connection. Each stream counts until it ends. A stream whose
-//! caller does not read its answer is reset.
+//! The tasks of the streams of a connection. Each stream is counted until it ends. A stream whose
+//! caller does not read the answer is reset.
 
 use std::{
     pin::Pin,
@@ -27,7 +27,7 @@ where
 {
     fn execute(&self, stream: F) {
         let open = self.0.clone().open();
-        // In a box: tokio moves a task several times.
+        // Boxed, because tokio moves a task several times.
         let mut task = Box::pin(StreamTask { stream, open, late: None });
         // The stream registers its wakers again when the spawned task polls it.
         if !shedding::take_is_first()

@@ -12,7 +12,7 @@ use crate::{
     program::SampledCall,
 };
 
-/// A sampled call: current while it runs. Its span ends with its answer.
+/// A sampled call, which is current while it is polled. Its span ends with its answer.
 pub(crate) struct TracedCall {
     span: Option<Box<dyn SampledCall>>,
     answering: Answering,

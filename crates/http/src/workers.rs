@@ -1,8 +1,8 @@
 //! The worker threads of a server. Each has its own runtime, which serves a connection from its
 //! first to its last byte.
 //!
-//! So all parts of a call are on one thread: its connection, its handler and its pipeline to the
-//! store. Connections are dealt out round robin, so that a few of them use all cores.
+//! All parts of a call therefore run on one thread: its connection, its handler and its pipeline to
+//! the store. Connections are distributed round robin, so that even a few of them use all cores.
 
 use std::{
     future::poll_fn,
@@ -42,13 +42,13 @@ use crate::{
     tls::{Tls, TlsConnection},
 };
 
-/// Maximum number of streams of a connection that end by an error in the client's frames. Above it
-/// the connection is closed.
+/// Maximum number of streams of a connection that end because of an error in the client's frames.
+/// Above it, the connection is closed.
 const FAULTS_MAX: usize = 65_536;
-/// Maximum number of bytes of a stream that wait to be sent. An answer that is written in one part
+/// Maximum number of bytes of a stream that wait to be sent. An answer that is written in one piece
 /// may be longer.
 const SEND_BYTES_MAX: usize = 32 * 1024;
-/// A peer that is silent for this time gets an HTTP/2 ping, and has the same time to answer.
+/// A peer that is silent for this time is sent an HTTP/2 ping, and has the same time to answer.
 const KEEPALIVE: Duration = Duration::from_secs(20);
 /// Maximum number of connections that wait for one thread.
 const DEALT_MAX: usize = 64;
@@ -58,9 +58,9 @@ const DEALT_MAX: usize = 64;
 pub struct Workers {
     dealt: Vec<mpsc::Sender<Accepted>>,
     next: usize,
-    /// Tells the threads to accept no more connections and to finish their calls.
+    /// Signals the threads to stop accepting connections and to finish their calls.
     drain: watch::Sender<bool>,
-    /// One for each thread, which completes when the thread has finished or ended.
+    /// One receiver per thread, which completes when the thread has finished or ended.
     finished: Vec<oneshot::Receiver<()>>,
     /// Dropping it ends the threads immediately.
     _end: watch::Sender<()>,
@@ -106,8 +106,8 @@ impl Workers {
         Ok(Workers { dealt, next: 0, drain, finished, _end: end })
     }
 
-    /// Gives a connection to the next thread with space in its queue; waits only if all queues are
-    /// full. False if a thread has ended early.
+    /// Passes a connection to the next thread with space in its queue; waits only if all queues are
+    /// full. Returns false if a thread has ended early.
     pub(crate) async fn deal(&mut self, mut accepted: Accepted) -> bool {
         for _ in 0..self.dealt.len() {
             self.next = (self.next + 1) % self.dealt.len();
@@ -120,8 +120,8 @@ impl Workers {
         self.dealt[self.next].send(accepted).await.is_ok()
     }
 
-    /// Tells the threads to finish their calls and waits for that. Fails if a thread has ended
-    /// early.
+    /// Signals the threads to finish their calls, and waits until they have. Fails if a thread has
+    /// ended early.
     pub async fn finish(&mut self) -> io::Result<()> {
         self.drain.send_replace(true);
         let mut all = Ok(());
@@ -148,11 +148,11 @@ async fn serve<P: Program>(mut dealt: mpsc::Receiver<Accepted>, serving: Serving
         tokio::select! {
             accepted = dealt.recv() => {
                 let Some(Accepted { stream, peer, permit }) = accepted else { break };
-                // The stream is registered with the runtime here. A failure means that the
-                // connection is closed already.
+                // Registers the stream with this runtime. A failure means that the connection is
+                // already closed.
                 let Ok(stream) = TcpStream::from_std(stream) else { continue };
-                // Small answers must not wait for TCP acknowledgements. A socket that is closed
-                // already fails at its first read.
+                // Small answers must not wait for TCP acknowledgements. A socket that is already
+                // closed fails at its first read.
                 let _ = stream.set_nodelay(true);
                 let (router, draining) = (serving.router.clone(), draining.clone());
                 if let Some(tls) = serving.tls.clone() {
@@ -193,8 +193,8 @@ async fn serve_tls<P: Program>(
     serve_connection(connection, services, limits, Some(tls), draining).await;
 }
 
-/// Serves one connection: checks the preface, then serves HTTP/2 until it ends, reaches its maximum
-/// age, or the drain completes.
+/// Serves one connection: checks the preface, then serves HTTP/2 until the connection ends or
+/// reaches its maximum age, or the drain completes.
 async fn serve_connection<P: Program>(
     mut connection: CallerConnection,
     services: ConnectionServices<P>,
@@ -219,7 +219,7 @@ async fn serve_connection<P: Program>(
         .timer(TokioTimer::new())
         // Resets are bounded by the pace of reading, so hyper's limit must not apply.
         .max_pending_accept_reset_streams(RESET_STREAMS_MAX)
-        // hyper counts these over the whole life of a connection; a correct client causes none.
+        // hyper counts these over the whole lifetime of a connection; a correct client causes none.
         .max_local_error_reset_streams(Some(FAULTS_MAX))
         // gRPC does not use the date header.
         .auto_date_header(false)
@@ -240,13 +240,13 @@ async fn serve_connection<P: Program>(
             served.as_mut().graceful_shutdown();
             let finish = poll_fn(|cx| poll(served.as_mut(), &reads, cx));
             if is_old {
-                // A stream could keep the connection, and a revoked certificate, for ever.
+                // A stream could keep the connection, and a revoked certificate, alive forever.
                 match timeout(P::CALL_TIME_MAX, finish).await {
                     Ok(ended) => ended,
                     Err(_) => return,
                 }
             } else {
-                // The server ends its drain.
+                // The server limits the time of a drain.
                 finish.await
             }
         }
@@ -266,8 +266,8 @@ fn poll<F: Future>(
     served.poll(cx)
 }
 
-/// Completes when the connection must end gracefully: with true at its maximum age, with false when
-/// the drain begins.
+/// Completes when the connection must end gracefully: with true at its maximum age, or with false
+/// when the drain begins.
 async fn retire(draining: &mut watch::Receiver<bool>, age: Option<Duration>) -> bool {
     match age {
         None => drain(draining).await,

@@ -105,12 +105,12 @@ impl RunningServer {
         all.saturating_sub(free.available_permits())
     }
 
-    /// The configured number of servers that share the store.
+    /// Returns the configured number of servers that share the store.
     pub fn replicas(&self) -> u32 {
         self.sources.replicas
     }
 
-    /// The reload of the configuration; `None` if the server cannot reload.
+    /// Returns the reload of the configuration; `None` if the server cannot reload.
     pub fn reload(&self) -> Option<Arc<dyn Reload>> {
         self.sources.reload.clone()
     }

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The coarse monotonic clock: a few milliseconds late, at a tenth of the cost. Only differences
-/// between two readings are meaningful.
+/// Reads the coarse monotonic clock, which is a few milliseconds late but costs a tenth. Only
+/// differences between two readings are meaningful.
 #[cfg(target_os = "linux")]
 pub fn coarse() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
@@ -11,7 +11,7 @@ pub fn coarse() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
-/// The same on systems without a coarse clock: the time since the first call.
+/// Returns the time since the first call, on systems without a coarse clock.
 #[cfg(not(target_os = "linux"))]
 pub fn coarse() -> Duration {
     use std::sync::OnceLock;
@@ -19,13 +19,13 @@ pub fn coarse() -> Duration {
     monotonic().duration_since(*FIRST.get_or_init(monotonic))
 }
 
-/// The current monotonic instant.
+/// Returns the current monotonic instant.
 #[allow(clippy::disallowed_methods, reason = "the one place that reads the clocks of observations")]
 pub fn monotonic() -> Instant {
     Instant::now()
 }
 
-/// The system time, in microseconds since the Unix epoch.
+/// Returns the system time, in microseconds since the Unix epoch.
 #[allow(clippy::disallowed_methods, reason = "the one place that reads the clocks of observations")]
 pub fn unix_micros() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64

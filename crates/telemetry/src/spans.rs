@@ -104,7 +104,7 @@ pub struct CallSpan {
 }
 
 impl CallSpan {
-    /// A new span in a trace. `None` begins a trace.
+    /// Creates a new span in a trace. `None` begins a trace.
     pub fn new(trace: Option<TraceId>, recorder: Arc<dyn Recorder>) -> CallSpan {
         let new = || TraceId(u128::from(current::drawn()) << 64 | u128::from(current::drawn()));
         let context = SpanContext { trace: trace.unwrap_or_else(new), span: current::drawn() };
@@ -128,12 +128,12 @@ pub struct SpanStart {
 }
 
 impl SpanStart {
-    /// The current time.
+    /// Returns the current time.
     pub fn now() -> SpanStart {
         SpanStart { time: unix_micros(), since: monotonic() }
     }
 
-    /// The start, and the current time as the end.
+    /// Returns the start, and the current time as the end.
     pub fn until_now(self) -> (u64, u64) {
         (self.time, self.time + self.since.elapsed().as_micros() as u64)
     }

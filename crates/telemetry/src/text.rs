@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-/// A duration in the most readable unit: `1.25 ms`, `250 ms`, `3.0 s`.
+/// Returns a duration in the most readable unit: `1.25 ms`, `250 ms`, `3.0 s`.
 pub fn length(length: Duration) -> String {
     let millis = length.as_secs_f64() * 1000.0;
     match millis {
@@ -16,7 +16,7 @@ pub fn length(length: Duration) -> String {
     }
 }
 
-/// A number with thousands separators: `1,234,567`.
+/// Returns a number with thousands separators: `1,234,567`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -29,7 +29,7 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// The start of a text, at most this many bytes.
+/// Returns the start of a text, at most this many bytes.
 pub fn start(text: &str, most: usize) -> &str {
     let ends = (0..=most.min(text.len())).rev();
     let end = ends.into_iter().find(|end| text.is_char_boundary(*end));
@@ -42,17 +42,17 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     escaped_but(text, |_| false, braced)
 }
 
-/// The same, but keeps line feeds: for text of several lines.
+/// Does the same, but keeps line feeds: for text of several lines.
 pub fn escaped_lines(text: &str) -> Cow<'_, str> {
     escaped_but(text, |char| char == '\n', braced)
 }
 
-/// The same, but keeps ESC: for text with terminal colors.
+/// Does the same, but keeps ESC: for text with terminal colors.
 pub fn escaped_colors(text: &str) -> Cow<'_, str> {
     escaped_but(text, |char| char == '\u{1b}', braced)
 }
 
-/// The same for one line of JSON, with the escapes of JSON: `\u202e`.
+/// Does the same for one line of JSON, with the escapes of JSON: `\u202e`.
 pub fn escaped_json(text: &str) -> Cow<'_, str> {
     escaped_but(
         text,

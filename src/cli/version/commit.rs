@@ -80,7 +80,7 @@ mod tests {
             Checkout(root)
         }
 
-        /// The digits and the watched files, relative to the folder.
+        /// Returns the digits and the watched files, relative to the folder.
         fn read(&self) -> Option<(String, Vec<String>)> {
             let Commit { short, watched } = read(&self.0)?;
             let relative = |path: PathBuf| {

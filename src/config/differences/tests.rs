@@ -9,7 +9,7 @@ fn settings(text: &str) -> ConfigValues {
     settings
 }
 
-/// The two lists of differences, as text.
+/// Returns the two lists of differences, as text.
 fn differences(old: &str, new: &str) -> (Vec<String>, Vec<String>) {
     let Differences { at_run_time, at_start } = settings(old).differences(&settings(new));
     let shown = |list: Vec<Difference>| list.iter().map(Difference::to_string).collect();

@@ -146,7 +146,7 @@ mod tests {
     use tollgate_core::time::Clock;
     use tollgate_engine::{Engine, embedded::Embedded};
 
-    /// A batch of 100 requests with this `grpc-timeout`.
+    /// Returns a batch of 100 requests with this `grpc-timeout`.
     fn hundred(timeout: &'static str) -> Request<pb::AdmitTasksRequest> {
         let request = |number: usize| pb::AdmitTaskRequest {
             pool: "p".into(),

@@ -34,7 +34,7 @@ pub(super) fn response(
     }
 }
 
-/// The status of a descriptor.
+/// Returns the status of a descriptor.
 fn status(descriptor: &DescriptorRuling<'_>) -> DescriptorStatus {
     let ok = || DescriptorStatus { code: Code::Ok.into(), ..DescriptorStatus::default() };
     match descriptor {

@@ -9,7 +9,7 @@ fn header(key: &'static str, value: String) -> HeaderValue {
     HeaderValue { key: key.into(), value: value.into() }
 }
 
-/// The headers of an answer; none if no limit applies.
+/// Returns the headers of an answer; none if no limit applies.
 pub(super) fn build(
     descriptors: &[DescriptorRuling<'_>],
     ruling: &Ruling,

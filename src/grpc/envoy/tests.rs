@@ -36,7 +36,7 @@ fn list<T>(random: &mut ChaCha8Rng, mut make: impl FnMut(&mut ChaCha8Rng) -> T) 
     (0..length).map(|_| make(random)).collect()
 }
 
-/// A number of random length, often 0.
+/// Returns a number of random length, often 0.
 fn number(random: &mut ChaCha8Rng) -> u64 {
     random.random::<u64>().checked_shr(random.random_range(0..70)).unwrap_or(0)
 }

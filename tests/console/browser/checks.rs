@@ -19,7 +19,7 @@ const AXE: &str = "const done = arguments[arguments.length - 1];
             `${one.id}: ${one.help}: ${one.nodes.map(node => node.html).join(' ')}`)),
         error => done([String(error)]));";
 
-/// The source of axe-core. Returns `None` without it.
+/// Returns the source of axe-core. Returns `None` without it.
 pub fn axe() -> Option<String> {
     let Some(path) = env::var_os("TOLLGATE_TEST_AXE") else {
         missing("axe-core");
@@ -35,18 +35,18 @@ impl Browser {
         self.devtools("Page.addScriptToEvaluateOnNewDocument", script).await;
     }
 
-    /// The faults of the page that axe-core finds, with the elements.
+    /// Returns the faults of the page that axe-core finds, with the elements.
     pub async fn accessibility(&self) -> Vec<String> {
         self.run(&self.axe, &[]).await;
         strings(&self.run_async(AXE, &[]).await)
     }
 
-    /// The violations of the Content-Security-Policy on this page.
+    /// Returns the violations of the Content-Security-Policy on this page.
     pub async fn violations(&self) -> Vec<String> {
         strings(&self.run("return window.violations", &[]).await)
     }
 
-    /// The errors and warnings in the browser's log since the last call of this function.
+    /// Returns the errors and warnings in the browser's log since the last call of this function.
     pub async fn log(&self) -> Vec<String> {
         let entries = self.command("se/log", json!({ "type": "browser" })).await;
         let entries = entries.as_array().unwrap().iter();
@@ -54,14 +54,14 @@ impl Browser {
         grave.map(|one| one["message"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// The addresses of other origins that this page loaded something from.
+    /// Returns the addresses of other origins that this page loaded something from.
     pub async fn foreign(&self) -> Vec<String> {
         let script = "return performance.getEntriesByType('resource').map(one => one.name)
             .filter(name => new URL(name).origin !== location.origin)";
         strings(&self.run(script, &[]).await)
     }
 
-    /// The pixels by which the page is wider than its window.
+    /// Returns the pixels by which the page is wider than its window.
     pub async fn overflow(&self) -> i64 {
         let script = "const page = document.documentElement;
             return page.scrollWidth - page.clientWidth";

@@ -100,7 +100,7 @@ fn capabilities(chromium: &Path, profile: &Path) -> Capabilities {
     capabilities.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
 }
 
-/// A program on the PATH.
+/// Returns a program on the PATH.
 fn program(name: &str) -> Option<PathBuf> {
     let folders = env::var_os("PATH").unwrap_or_default();
     let found = env::split_paths(&folders).map(|folder| folder.join(name)).find(|f| f.is_file());

@@ -55,8 +55,8 @@ fn is_same(theirs: &DescriptorStatus, ours: &DescriptorStatus) -> bool {
     is_near && without(theirs) == without(ours)
 }
 
-/// The metadata without the parts that depend on the peer's version: the text of a limit has random
-/// spaces, and older versions have other keys for quotas and no name for the unit WEEK.
+/// Returns the metadata without the parts that depend on the peer's version: the text of a limit
+/// has random spaces, and older versions have other keys for quotas and no name for the unit WEEK.
 fn normal(metadata: &Struct) -> Struct {
     let fields = metadata.fields.iter().filter(|(key, _)| !key.starts_with("quotaMode"));
     Struct { fields: fields.map(|(key, value)| (key.clone(), normal_value(value))).collect() }

@@ -29,8 +29,8 @@ const UNITS: [(&str, i32, u64); 5] = [
 /// The seconds of a window that the comparison needs.
 const NEEDED: u64 = 300;
 
-/// The units in the middle of their windows. Of several whose windows began at the same instant it
-/// has one: the peer counts them together.
+/// Returns the units in the middle of their windows. Of several whose windows began at the same
+/// instant it has one: the peer counts them together.
 pub fn units(now: u64) -> Vec<(&'static str, i32)> {
     let mut starts = Vec::new();
     let mut units = Vec::new();

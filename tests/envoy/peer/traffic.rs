@@ -8,7 +8,7 @@ use crate::api::{Descriptor, Entry, Hits, Override, RateLimitRequest};
 
 const VALUES: [&str; 9] = ["x", "y", "xy", "x-y", "xz", "b", "", "zy", "_"];
 
-/// A request about a domain, sometimes about another one.
+/// Returns a request about a domain, sometimes about another one.
 pub fn random_request(
     random: &mut ChaCha8Rng,
     domain: &str,

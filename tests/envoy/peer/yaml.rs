@@ -9,14 +9,15 @@ use crate::{
     support::process::OwnRedis,
 };
 
-/// A file with this text after its key, and `key: value` lines of its rule and of its limit.
+/// Returns a file with this text after its key, and `key: value` lines of its rule and of its
+/// limit.
 fn file(rule: &str, limit: &str) -> String {
     format!(
         "domain: d\ndescriptors:\n  - key: a\n    {rule}\n    rate_limit:\n      unit: year\n      {limit}\n"
     )
 }
 
-/// The files, and the limit and shadow mode that both read; `None` if both refuse the file.
+/// Returns the files, and the limit and shadow mode that both read; `None` if both refuse the file.
 fn files() -> Vec<(String, Option<(u32, bool)>)> {
     let limits = [
         ("010", Some(8)),
@@ -94,7 +95,7 @@ async fn j35_odd_files_are_read_as_by_the_peer() {
     }
 }
 
-/// A prefix of its own for each peer.
+/// Returns a prefix of its own for each peer.
 fn random() -> String {
     format!("{}_", rand::random::<u64>())
 }

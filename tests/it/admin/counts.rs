@@ -15,7 +15,7 @@ const FLEET: &str = "--devices 40 --capacity 8 --report-interval 100ms --seed 11
     --task-duration 20ms..80ms --lease 300ms --duration 3s \
     --silent 10% --late 10% --crashes 10%";
 
-/// The sum of each series over all servers.
+/// Returns the sum of each series over all servers.
 async fn sum(servers: &[AdminServer]) -> BTreeMap<String, u64> {
     let mut sum = BTreeMap::<String, u64>::new();
     for server in servers {

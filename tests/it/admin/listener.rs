@@ -173,7 +173,7 @@ async fn peers_that_misuse_the_pages_harm_nobody() {
     world.admit("pool", "camera", "last").await;
 }
 
-/// The status of a page; 0 if the listener has too many connections.
+/// Returns the status of a page; 0 if the listener has too many connections.
 async fn get_or_closed(port: u16) -> u16 {
     get(port, "/livez", "").await.0
 }

@@ -13,7 +13,7 @@ use crate::support::{
     world::{Client, admit, capacity, seconds},
 };
 
-/// A server with admin pages on its own Redis, and a client.
+/// Returns a server with admin pages on its own Redis, and a client.
 async fn site() -> (OwnRedis, AdminServer, Client) {
     let mut redis = OwnRedis::prepare();
     redis.start().await;

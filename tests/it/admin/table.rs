@@ -15,7 +15,7 @@ use crate::support::{
 const ENVOY: &str =
     "domain: d\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 9}}]\n";
 
-/// The metrics of a page: name, type, labels and help.
+/// Returns the metrics of a page: name, type, labels and help.
 fn families(text: &str) -> BTreeMap<String, (String, BTreeSet<String>, String)> {
     let mut found: BTreeMap<String, (String, BTreeSet<String>, String)> = BTreeMap::new();
     let mut help = BTreeMap::new();

@@ -128,7 +128,7 @@ async fn a9_a_decision_that_cannot_write_everything_writes_nothing(world: World)
     }
 }
 
-/// Number of events, leases and queued tasks; `None` on the embedded engine.
+/// Returns the number of events, leases and queued tasks; `None` on the embedded engine.
 async fn left(world: &World, pool: &str) -> Vec<Option<::redis::Value>> {
     let mut left = Vec::new();
     for (command, part) in [("LLEN", "events"), ("ZCARD", "leases"), ("HLEN", "queued")] {

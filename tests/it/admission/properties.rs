@@ -75,7 +75,7 @@ impl Run {
         self.engine.store(&decision, monotonic() + Duration::from_secs(30)).await.unwrap()
     }
 
-    /// Number of leases that hold a slot, as far as callers can tell.
+    /// Returns the number of leases that hold a slot, as far as callers can tell.
     fn slots(&self) -> usize {
         let now = self.time.now();
         let held = self.leases.values();

@@ -105,7 +105,7 @@ async fn a_task_is_not_dispatched_after_its_time(world: World) {
     assert_eq!(world.complete("p", "d", "c").await.verdict(), CompleteVerdict::Unknown);
 }
 
-/// How the last attempts of the devices' tasks ended, in the order of the devices.
+/// Returns how the last attempts of the devices' tasks ended, in the order of the devices.
 async fn last_ends(world: &World, state: TaskState) -> Vec<AttemptEnd> {
     let mut tasks = world.listed("p", state).await;
     tasks.sort_by(|one, other| one.device_id.cmp(&other.device_id));

@@ -130,7 +130,7 @@ const SECTIONS: [(&str, &str); 17] = [
     ("sequence.", "[[sequence]]"),
 ];
 
-/// The keys that the program accepts in a section, by its error about an unknown key.
+/// Returns the keys that the program accepts in a section, by its error about an unknown key.
 fn accepted(section: &str) -> Vec<String> {
     let file = TempFile::new(&format!("{section}\nunheard_of = 1\n"));
     let said = stderr(&run(&["check-config", file.path()]));
@@ -138,7 +138,7 @@ fn accepted(section: &str) -> Vec<String> {
     list.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// The keys of a configuration file and of its examples, each with its section.
+/// Returns the keys of a configuration file and of its examples, each with its section.
 fn keys_of(text: &str) -> BTreeSet<String> {
     let (mut keys, mut section) = (BTreeSet::new(), String::new());
     for line in text.lines().map(|line| line.strip_prefix("#: ").unwrap_or(line)) {

@@ -154,7 +154,7 @@ impl Document<'_> {
         run
     }
 
-    /// The shell text of a command; `None` if it calls another program.
+    /// Returns the shell text of a command; `None` if it calls another program.
     fn shell(&self, command: &str) -> Option<String> {
         let (name, path) = self.program;
         match command.strip_prefix(name) {
@@ -164,7 +164,8 @@ impl Document<'_> {
     }
 }
 
-/// The commands of all console blocks. Lines after a trailing backslash belong to the command.
+/// Returns the commands of all console blocks. Lines after a trailing backslash belong to the
+/// command.
 fn steps(text: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut inside = false;
@@ -189,7 +190,7 @@ fn steps(text: &str) -> Vec<Step> {
     steps
 }
 
-/// The lines of all toml blocks.
+/// Returns the lines of all toml blocks.
 fn configuration(text: &str) -> String {
     let mut inside = false;
     let mut of_blocks = |line: &&str| {
@@ -200,7 +201,7 @@ fn configuration(text: &str) -> String {
     text.lines().filter(|line| of_blocks(line)).map(|line| format!("{line}\n")).collect()
 }
 
-/// A diff of two texts: `-` marks documented lines, `+` marks answered lines.
+/// Returns a diff of two texts: `-` marks documented lines, `+` marks answered lines.
 fn difference(documented: &str, answered: &str) -> String {
     let (old, new): (Vec<_>, Vec<_>) = (documented.lines().collect(), answered.lines().collect());
     let same = |pairs: &mut dyn Iterator<Item = (&&str, &&str)>| {
@@ -219,7 +220,7 @@ fn bless() -> bool {
     env::var_os("TOLLGATE_TEST_BLESS").is_some()
 }
 
-/// The path in an environment variable, else the path of a program on PATH.
+/// Returns the path in an environment variable, else the path of a program on PATH.
 fn tool(variable: &str, name: &str) -> Option<PathBuf> {
     env::var_os(variable).map(PathBuf::from).or_else(|| on_path(name))
 }

@@ -47,7 +47,7 @@ pub async fn serve(clock: Clock) -> SocketAddr {
     address
 }
 
-/// The number on the last line of the report that starts with `name`.
+/// Returns the number on the last line of the report that starts with `name`.
 pub fn number(report: &str, name: &str) -> u64 {
     let named = |line: &&str| line.trim_start().starts_with(name);
     let line = report.lines().rfind(named).expect(name);

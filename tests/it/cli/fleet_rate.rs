@@ -73,7 +73,7 @@ async fn levels_warn_and_ban() {
     }
 }
 
-/// A clock that runs three times too fast.
+/// Returns a clock that runs three times too fast.
 fn hasty() -> (Clock, JoinHandle<()>) {
     let (now, start) = (Arc::new(AtomicU64::new(START)), monotonic());
     let clock = Clock::Stepped(now.clone());

@@ -66,7 +66,7 @@ async fn a_failing_write_of_completions_is_reported() {
     assert_eq!(output.status.code(), Some(74), "{}", said(&output));
 }
 
-/// The names after `Commands:` of a help text.
+/// Returns the names after `Commands:` of a help text.
 async fn commands(help: &[&str]) -> Vec<String> {
     let help = done(help).await;
     let (_, list) = help.split_once("ommands:\n").expect("a list of commands");

@@ -23,7 +23,7 @@ async fn once(server: &str, arguments: &[&str]) -> Output {
     tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap()
 }
 
-/// A server on a given port, which a later server may use again.
+/// Returns a server on a given port, which a later server may use again.
 async fn server_on(port: u16) -> Server {
     let listen = format!("127.0.0.1:{port}");
     let mut command = tollgate(&["serve", "--listen", &listen]);

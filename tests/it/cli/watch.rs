@@ -25,7 +25,7 @@ fn watch(server: &str, arguments: &str) -> Command {
     command
 }
 
-/// The output of a watch that ends without a signal.
+/// Returns the output of a watch that ends without a signal.
 async fn printed(server: &Server, arguments: &str) -> String {
     let mut command = watch(&server.address(), arguments);
     let Output { status, stdout, stderr } =

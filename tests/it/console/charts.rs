@@ -1,4 +1,4 @@
-//! The charts of pools: the server samples pools with series, pages record the others.
+//! The charts of pools: the server samples pools that have series, and pages record the others.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn a_pool_with_series_has_a_chart_before_a_page_shows_it(server: ConsoleSe
         client.admit_task(admit(&format!("ar:{number}"), "camera", "task")).await.unwrap();
     }
     client.admit_task(admit("other", "camera", "task")).await.unwrap();
-    // The first visit starts the samples. This page shows no pool.
+    // The first visit starts the sampling. This page shows no pool.
     assert_eq!(server.get("/system", "").await.status, 200);
     // A page shows each pool once, and not the current step, so the values come from samples.
     let sampled = async {
@@ -41,7 +41,7 @@ async fn a_pool_with_series_has_a_chart_before_a_page_shows_it(server: ConsoleSe
     let other = server.get("/pool?name=other", "").await.body;
     assert!(other.contains(ONLY_PAGES) && !has_values(&other), "{other}");
     let chart = |page: &str| has_values(page) && page.contains(ONLY_PAGES);
-    server.until("pages note it", "/pool?name=other", "", |reply| chart(&reply.body)).await;
+    server.until("pages record it", "/pool?name=other", "", |reply| chart(&reply.body)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

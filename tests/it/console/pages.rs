@@ -8,7 +8,7 @@ use crate::support::{
     world::{admit, capacity},
 };
 
-/// The names of the pools in a list, in their order.
+/// Returns the names of the pools in a list, in their order.
 fn listed(page: &str) -> Vec<&str> {
     let links = page.split("<a href=\"/pool?name=").skip(1);
     links.map(|link| link.split_once("\">").unwrap().1.split('<').next().unwrap()).collect()

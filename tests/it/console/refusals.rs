@@ -25,7 +25,7 @@ async fn refused(server: &ConsoleServer, token: &Token) {
     timeout(PATIENCE, refused).await.expect("no call was refused");
 }
 
-/// The value of a series.
+/// Returns the value of a series.
 fn value(metrics: &str, series: &str) -> Option<f64> {
     let line = metrics.lines().find_map(|line| line.strip_prefix(series));
     line.map(|value| value.trim().parse().unwrap())

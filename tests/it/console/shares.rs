@@ -5,7 +5,7 @@ use futures_util::future::join_all;
 use super::{ALL, ConsoleServer, Reply, caller, live::Live};
 use crate::support::access::Token;
 
-/// A server with two callers that can choose their namespaces.
+/// Returns a server with two callers that can choose their namespaces.
 async fn server() -> (ConsoleServer, [String; 2]) {
     let (greedy, other) = (Token::new(), Token::new());
     let any = "namespace = \"*\"";

@@ -61,7 +61,7 @@ impl Helm {
     }
 }
 
-/// The rendered resources, in a file for the tools.
+/// Returns the rendered resources, in a file for the tools.
 fn file(folder: &Path, rendered: &str) -> PathBuf {
     fs::create_dir_all(folder).unwrap();
     let file = folder.join("rendered.yaml");

@@ -51,7 +51,7 @@ impl Root {
         Some(Root(root))
     }
 
-    /// The command `tollgate` in the root.
+    /// Returns the command `tollgate` in the root.
     fn tollgate(&self, arguments: &[&str]) -> Command {
         // Without environment variables.
         let mut command = tollgate(&[]);

@@ -15,7 +15,7 @@ fn the_alerts_are_valid_and_fire_when_they_should() {
     succeed(Command::new(&promtool).args(["test", "rules", TESTS]));
 }
 
-/// The values of the lines that start with `key`, without indentation.
+/// Returns the values of the lines that start with `key`, without indentation.
 fn values<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
     text.lines().filter_map(|line| line.trim_start().strip_prefix(key)).map(str::trim).collect()
 }

@@ -14,7 +14,7 @@ const UNIT: &str = "deploy/tollgate.service";
 const BINARY: &str = "/usr/local/bin/tollgate ";
 const CONFIGURATION: &str = "/etc/tollgate/tollgate.toml";
 
-/// The values of a setting of the unit, in order.
+/// Returns the values of a setting of the unit, in order.
 fn values(setting: &str) -> Vec<String> {
     let unit = text(UNIT);
     let values = unit.lines().filter_map(|line| line.strip_prefix(setting)?.strip_prefix('='));

@@ -19,8 +19,8 @@ use crate::durable::export::{history::History, sides::Side};
 const STEPS: usize = 3000;
 const NAMESPACES: [&str; 3] = ["", "acme", "acme-2"];
 
-/// The partitions of a listing, each with the outcome of its read as text; `None` if it is not
-/// read.
+/// Returns the partitions of a listing, each with the outcome of its read as text; `None` if it is
+/// not read.
 async fn listed<D>(
     side: &Side,
     query: &NameQuery,

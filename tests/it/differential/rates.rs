@@ -152,7 +152,7 @@ impl History {
         self.twins.time.advance((micros / self.unit).max(1) * self.unit).await;
     }
 
-    /// Time until the next edge of a sub-bucket of a random rule, in µs.
+    /// Returns time until the next edge of a sub-bucket of a random rule, in µs.
     fn next_edge(&mut self) -> u64 {
         let rule = self.rules.choose(&mut self.random).unwrap();
         let window = rule.limits.choose(&mut self.random).unwrap().window.micros();

@@ -225,7 +225,7 @@ impl History {
         *self.outcomes.entry(kind).or_default() += 1;
     }
 
-    /// The last value; 0 if there is none.
+    /// Returns the last value; 0 if there is none.
     async fn last(&mut self, index: usize) -> u64 {
         let get = GetSequence { sequence: self.sequences[index].0.clone() };
         let last = self.twins.agree(&mut self.counters, &get, "last").await;

@@ -172,7 +172,7 @@ impl History {
         ReserveStock { sku, order, quantity, hold, buyer }
     }
 
-    /// A small quantity, or, for the SKU `sand`, sometimes one near the maximum.
+    /// Returns a small quantity, or, for the SKU `sand`, sometimes one near the maximum.
     fn quantity(&mut self, sku: &Name, small: u64) -> u64 {
         match self.random.random_range(0..4) {
             0 if sku.as_str() == "sand" => QUANTITY_MAX - self.random.random_range(0..9),

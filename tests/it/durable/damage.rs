@@ -46,7 +46,7 @@ async fn a_second_server_on_a_directory_is_refused() {
     assert!(said.contains("another server uses") && said.contains(folder.text()), "{said}");
 }
 
-/// The data directory of a killed server, and the database file in it.
+/// Returns the data directory of a killed server, and the database file in it.
 async fn left_behind() -> (TempFolder, std::path::PathBuf) {
     let (folder, config) = (TempFolder::new(), TempFile::new(POLICIES));
     let (server, world) = start(&folder, &config, "always").await;
@@ -77,8 +77,8 @@ async fn a_torn_tail_is_cut_off_and_logged() {
     assert!(said.contains("was cut off"), "{said}");
 }
 
-/// The log of a server that was killed under `interval`, which its next start needs: a file that is
-/// not empty, and its bytes.
+/// Returns the log of a server that was killed under `interval`, which its next start needs: a file
+/// that is not empty, and its bytes.
 async fn log_left_behind() -> (TempFolder, std::path::PathBuf, Vec<u8>) {
     let (folder, config) = (TempFolder::new(), TempFile::new(POLICIES));
     let (server, world) = start(&folder, &config, "interval").await;

@@ -77,7 +77,7 @@ impl Made {
         Disk::custom(Path::new("made-up"), move |builder| builder.create_with_backend(made.clone()))
     }
 
-    /// The disk after a power loss: it has a random part of the unsynced sectors.
+    /// Returns the disk after a power loss: it has a random part of the unsynced sectors.
     fn after_power_loss(&self, random: &mut ChaCha8Rng) -> Made {
         let platter = self.platter.lock().unwrap();
         let mut left = platter.synced.clone();

@@ -40,8 +40,8 @@ const KINDS: [&str; 12] = [
     "stock_replay",
 ];
 
-/// The sorted lines of an export without its first and its last line. Lines that have lapsed at
-/// `now` are left out.
+/// Returns the sorted lines of an export without its first and its last line. Lines that have
+/// lapsed at `now` are left out.
 async fn archived(store: &mut Store, folder: &TempFolder, now: u64) -> Vec<String> {
     let file = folder.path().join("compared.jsonl");
     transfer::export(store, Some(&file)).await.unwrap();

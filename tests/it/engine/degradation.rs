@@ -57,7 +57,7 @@ pub(super) struct Outage {
 }
 
 impl Outage {
-    /// A server whose Redis answers.
+    /// Returns a server whose Redis answers.
     pub(super) async fn prepare() -> Outage {
         let (mut redis, config) = (OwnRedis::prepare(), TempFile::new(CONFIG));
         redis.start().await;

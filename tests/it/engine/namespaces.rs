@@ -74,7 +74,7 @@ async fn separate(mut sides: Vec<Side>, start: u64) {
     drop(shared);
 }
 
-/// The listed pools of a namespace. Fails unless all pages except the last one are full.
+/// Returns the listed pools of a namespace. Fails unless all pages except the last one are full.
 async fn pools(side: &Side, namespace: &Namespace, limit: u32) -> Vec<Name> {
     let (mut pools, mut after) = (Vec::new(), None);
     loop {

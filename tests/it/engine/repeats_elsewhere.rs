@@ -15,14 +15,14 @@ use crate::support::{
 /// The longest `retry_after` of a refusal that may be wrong for its task.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Two servers on one Redis, with this configuration.
+/// Returns two servers on one Redis, with this configuration.
 async fn servers(config: &str) -> [World; 2] {
     let here = World::with_rules(true, configured(config)).await;
     let there = beside(&here, config).await;
     [here, there]
 }
 
-/// A further server on the same Redis. It knows nothing about the decisions of the others.
+/// Returns a further server on the same Redis. It knows nothing about the decisions of the others.
 async fn beside(world: &World, config: &str) -> World {
     World::on(world.time().engine_beside(), world.time().clone(), configured(config)).await
 }

@@ -14,7 +14,7 @@ fn leases(pool: &str) -> pb::ListLeasesRequest {
     pb::ListLeasesRequest { pool: pool.into(), ..Default::default() }
 }
 
-/// Number of calls of each command since the last CONFIG RESETSTAT.
+/// Returns the number of calls of each command since the last CONFIG RESETSTAT.
 async fn all_calls(redis: &OwnRedis) -> BTreeMap<String, u64> {
     let info = redis.command(&["INFO", "commandstats"]).await.unwrap();
     let text: String = redis::from_redis_value(info).unwrap();

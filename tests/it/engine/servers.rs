@@ -30,7 +30,7 @@ async fn printed(server: &Server) -> String {
     done(&["status", "--server", &server.address()]).await
 }
 
-/// The number of PUBSUB commands that a Redis has answered.
+/// Returns the number of PUBSUB commands that a Redis has answered.
 async fn counted(redis: &OwnRedis) -> u64 {
     let stats = redis.info("commandstats").await;
     let line = stats.lines().find(|line| line.starts_with("cmdstat_pubsub"));

@@ -15,7 +15,7 @@ use crate::support::{
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A client of a server, after the server has reached its store.
+/// Returns a client of a server, after the server has reached its store.
 async fn served(server: &Server) -> Client {
     let mut client = server.client().await;
     let mut probe = admit("probe", "d", "t");

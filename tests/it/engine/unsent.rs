@@ -26,7 +26,7 @@ async fn served(redis: &OwnRedis) -> (Server, Client) {
     (server, client)
 }
 
-/// The devices that hold a lease.
+/// Returns the devices that hold a lease.
 async fn holders(client: &Client) -> BTreeSet<String> {
     let request = pb::ListLeasesRequest { pool: "p".into(), ..Default::default() };
     let leases = client.clone().list_leases(request).await.unwrap().into_inner().leases;

@@ -36,12 +36,12 @@ impl Events {
         Events(client.clone().watch_pool(request).await.unwrap().into_inner())
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub async fn next(&mut self) -> pb::PoolEvent {
         self.try_next().await.expect("the stream ended")
     }
 
-    /// The next event, or the status that ends the stream.
+    /// Returns the next event, or the status that ends the stream.
     pub async fn try_next(&mut self) -> Result<pb::PoolEvent, tonic::Status> {
         timeout(PATIENCE, self.wait()).await.expect("no event arrived in time")
     }
@@ -51,7 +51,7 @@ impl Events {
         Ok(self.0.message().await?.expect("the stream ended without a status").event.unwrap())
     }
 
-    /// The status that ends the stream, after any number of events.
+    /// Returns the status that ends the stream, after any number of events.
     pub async fn end(&mut self) -> tonic::Status {
         loop {
             if let Err(status) = self.try_next().await {
@@ -60,7 +60,7 @@ impl Events {
         }
     }
 
-    /// The next `number` admissions, each as its task and cursor. Other events are skipped.
+    /// Returns the next `number` admissions, each as its task and cursor. Other events are skipped.
     async fn admissions(&mut self, number: usize) -> Vec<(String, String)> {
         let mut admissions = Vec::new();
         while admissions.len() < number {

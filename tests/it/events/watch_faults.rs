@@ -40,7 +40,7 @@ async fn append(redis: &OwnRedis, numbers: std::ops::RangeInclusive<u64>) {
     }
 }
 
-/// The fencing tokens of the next `number` events.
+/// Returns the fencing tokens of the next `number` events.
 async fn tokens(events: &mut Events, number: u64) -> Vec<u64> {
     let mut tokens = Vec::new();
     for _ in 0..number {
@@ -54,7 +54,7 @@ async fn watch(client: &Client, after: Option<&str>) -> Result<(), Status> {
     client.clone().watch_pool(request).await.map(drop)
 }
 
-/// A server and a client, after the server has answered.
+/// Returns a server and a client, after the server has answered.
 async fn serve(redis: &OwnRedis, config: &str) -> (Server, Client) {
     let config = TempFile::new(config);
     let server = Server::start(&["--engine", &redis.url(), "--config", config.path()]).await;

@@ -29,7 +29,7 @@ on_both_engines! {
     an_unknown_policy_or_an_invalid_cursor_is_refused,
 }
 
-/// A world on the same engine, with the policies.
+/// Returns a world on the same engine, with the policies.
 async fn with_policies(world: World) -> World {
     let policy = |name: &str| {
         format!(
@@ -53,7 +53,7 @@ impl Events {
         Events(rates.clone().watch_rates(request).await.unwrap().into_inner())
     }
 
-    /// The next event, or the status that ends the stream.
+    /// Returns the next event, or the status that ends the stream.
     pub async fn try_next(&mut self) -> Result<pb::RateEvent, tonic::Status> {
         let next = timeout(PATIENCE, self.0.message()).await.expect("an event comes");
         Ok(next?.expect("the stream ended without a status").event.unwrap())
@@ -71,7 +71,7 @@ impl Events {
         events
     }
 
-    /// The next `number` events. The event after them must be a ban that is set now.
+    /// Returns the next `number` events. The event after them must be a ban that is set now.
     async fn exactly(&mut self, number: usize, world: &World, policy: &str) -> Vec<pb::RateEvent> {
         let events = self.take(number).await;
         world.advance(Duration::from_millis(1)).await;

@@ -43,14 +43,14 @@ pub(super) async fn client_of(server: &Server) -> Client {
     client
 }
 
-/// A request with a deadline of [`PATIENCE`].
+/// Returns a request with a deadline of [`PATIENCE`].
 pub(super) fn patient<T>(message: T) -> tonic::Request<T> {
     let mut request = tonic::Request::new(message);
     request.set_timeout(PATIENCE);
     request
 }
 
-/// A task with a payload of `bytes` bytes.
+/// Returns a task with a payload of `bytes` bytes.
 pub(super) fn large(device: &str, task: &str, bytes: usize) -> pb::QueuedTask {
     pb::QueuedTask {
         device_id: device.into(),
@@ -71,14 +71,14 @@ async fn fill(client: &mut Client, pool: &str, tasks: usize, bytes: usize) {
     }
 }
 
-/// A section of INFO, by field.
+/// Returns a section of INFO, by field.
 async fn info(redis: &OwnRedis, section: &str) -> BTreeMap<String, String> {
     let text = redis.info(section).await;
     let fields = text.lines().filter_map(|line| line.split_once(':'));
     fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// Number of script calls since the start of Redis.
+/// Returns the number of script calls since the start of Redis.
 async fn script_calls(redis: &OwnRedis) -> u64 {
     let stats = info(redis, "commandstats").await;
     let Some(calls) = stats.get("cmdstat_evalsha") else { return 0 };
@@ -101,7 +101,7 @@ async fn script_costs(redis: &OwnRedis, calls: impl Future<Output = ()>) -> (u64
     (number, (processor_time(redis).await - time) / number as u32)
 }
 
-/// The script calls in SLOWLOG, by their arguments, and the wall time of each in µs.
+/// Returns the script calls in SLOWLOG, by their arguments, and the wall time of each in µs.
 async fn slow_scripts(redis: &OwnRedis) -> BTreeMap<String, u64> {
     let log = redis.command(&["SLOWLOG", "GET", "1024"]).await.unwrap();
     let redis::Value::Array(entries) = log else { panic!("{log:?}") };

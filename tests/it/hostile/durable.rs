@@ -39,7 +39,7 @@ const SHORT: Duration = Duration::from_millis(200);
 /// too.
 const SLACK: u64 = 1_000_000;
 
-/// The system clock, in µs.
+/// Returns the system clock, in µs.
 fn system() -> u64 {
     Clock::system().now().0
 }
@@ -189,7 +189,7 @@ fn modes(folder: &TempFolder) -> Vec<(String, u32)> {
     entries.map(|path| (path.display().to_string(), mode(&path))).collect()
 }
 
-/// The command, run by a shell with this umask.
+/// Returns the command, run by a shell with this umask.
 fn under(umask: &str, command: &Command) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("umask {umask}; exec \"$@\""), "sh"]);

@@ -120,7 +120,7 @@ fn open_headers(wire: &mut Wire) -> Vec<u8> {
     bytes
 }
 
-/// A header field without compression.
+/// Returns a header field without compression.
 fn field(name: &[u8], value: &[u8]) -> Vec<u8> {
     assert!(name.len() < 127 && value.len() < 127);
     [&[0, name.len() as u8], name, &[value.len() as u8], value].concat()

@@ -140,7 +140,7 @@ async fn h17_invalid_gzip_is_an_invalid_argument() {
     assert_eq!(plain.code(), Code::Ok, "{plain:?}");
 }
 
-/// A batch of 4 MiB whose payloads repeat one letter: about 5 KiB of gzip.
+/// Returns a batch of 4 MiB whose payloads repeat one letter: about 5 KiB of gzip.
 fn tasks(number: usize) -> Vec<u8> {
     let task = |task| {
         let mut task = queued("device", &format!("{number}-{task}"));

@@ -33,12 +33,12 @@ const FOREVER: (&str, &str) = ("grpc-timeout", "99999999S");
 /// Time in which the server must have dealt with an attack.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The preface and empty SETTINGS.
+/// Returns the preface and empty SETTINGS.
 fn opening() -> Vec<u8> {
     [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()
 }
 
-/// A literal header with a long value, without indexing.
+/// Returns a literal header with a long value, without indexing.
 fn literal(name: &str, value: &[u8]) -> Vec<u8> {
     let mut field = vec![0, name.len() as u8];
     field.extend(name.as_bytes());

@@ -12,8 +12,8 @@ pub const BUDGET: usize = 64 << 20;
 
 /// Returns the resident bytes that a server has allocated.
 ///
-/// Pages of its executable are not counted: each code path adds some when it runs for the first
-/// time, 4 MB of a debug build in one attack.
+/// Pages of its executable are not counted: each code path adds some when it first runs, such as
+/// 4 MB for one attack on a debug build.
 pub fn resident(server: &Server) -> usize {
     let statm = fs::read_to_string(format!("/proc/{}/statm", server.process.0.id())).unwrap();
     let pages = |field| statm.split(' ').nth(field).unwrap().parse::<usize>().unwrap();

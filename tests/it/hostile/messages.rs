@@ -29,7 +29,7 @@ const CHECKS: &str = "/tollgate.v1.RateService/CheckRates";
 const CHECK: &str = "/tollgate.v1.RateService/CheckRate";
 pub const MIB: usize = 1 << 20;
 
-/// A protobuf field that contains `inside`, repeated `times` times.
+/// Returns a protobuf field that contains `inside`, repeated `times` times.
 pub fn field(tag: u8, inside: &[u8], times: usize) -> Vec<u8> {
     let mut one = vec![tag << 3 | 2];
     prost::encoding::encode_varint(inside.len() as u64, &mut one);
@@ -42,7 +42,7 @@ pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A message in a gRPC frame.
+/// Returns a message in a gRPC frame.
 pub fn framed(is_compressed: bool, message: &[u8]) -> Bytes {
     let length = (message.len() as u32).to_be_bytes();
     [&[u8::from(is_compressed)][..], &length, message].concat().into()
@@ -57,7 +57,7 @@ impl Peer {
         Peer::at([127, 0, 0, 1], server).await
     }
 
-    /// A peer that connects from this address.
+    /// Returns a peer that connects from this address.
     pub async fn at(address: [u8; 4], server: &Server) -> Peer {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((address, 0).into()).unwrap();

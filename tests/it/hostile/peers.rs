@@ -82,7 +82,7 @@ async fn h3_connections_and_streams_of_a_peer_are_bounded() {
     .await;
 }
 
-/// A message of 3 MiB, which the limits permit and EnqueueTasks refuses as invalid.
+/// Returns a message of 3 MiB, which the limits permit and EnqueueTasks refuses as invalid.
 fn large() -> Bytes {
     framed_bytes(false, &field(15, &vec![0; 3 * MIB], 1))
 }

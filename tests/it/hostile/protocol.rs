@@ -45,7 +45,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// A header or trailer; empty if it is missing.
+    /// Returns a header or trailer; empty if it is missing.
     fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }

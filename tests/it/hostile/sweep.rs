@@ -300,7 +300,7 @@ async fn indexed(connection: &mut MultiplexedConnection) -> u64 {
     redis::cmd("ZCARD").arg(PARTITIONS).query_async(connection).await.unwrap()
 }
 
-/// Time that Redis has spent in scripts so far, and its memory in bytes.
+/// Returns time that Redis has spent in scripts so far, and its memory in bytes.
 async fn spent(connection: &mut MultiplexedConnection) -> (Duration, u64) {
     let info: String = redis::cmd("INFO").arg("everything").query_async(connection).await.unwrap();
     let field = |start: &str| {
@@ -312,7 +312,7 @@ async fn spent(connection: &mut MultiplexedConnection) -> (Duration, u64) {
     (Duration::from_micros(micros.unwrap_or(0)), field("used_memory:"))
 }
 
-/// A task with a lease of 200 ms, which nobody renews.
+/// Returns a task with a lease of 200 ms, which nobody renews.
 fn short(pool: &str, task: &str) -> pb::AdmitTaskRequest {
     let lease = prost_types::Duration { seconds: 0, nanos: 200_000_000 };
     pb::AdmitTaskRequest { lease_duration: Some(lease), ..admit(pool, "device", task) }

@@ -41,7 +41,7 @@ impl Peer {
         Peer { send, port: server.port }
     }
 
-    /// A call whose message lacks its last byte, and the stream that keeps it open.
+    /// Returns a call whose message lacks its last byte, and the stream that keeps it open.
     async fn unfinished(
         &self,
         path: &str,
@@ -62,7 +62,7 @@ impl Peer {
     }
 }
 
-/// The status of a call.
+/// Returns the status of a call.
 async fn status(answer: ResponseFuture) -> Status {
     let answer = timeout(PATIENCE, answer).await.expect("the stream ends");
     let (head, mut body) = answer.expect("an answer").into_parts();

@@ -28,7 +28,7 @@ on_both_engines!(
     j7_a_lease_that_was_renewed_stays,
 );
 
-/// A client that cannot receive an answer.
+/// Returns a client that cannot receive an answer.
 async fn deaf(world: &World) -> Wire {
     let port = world.address.rsplit_once(':').unwrap().1.parse().unwrap();
     Wire::connect(port, &CLOSED).await
@@ -64,7 +64,7 @@ async fn granted_task(world: &World, wire: &mut Wire) -> u32 {
     stream
 }
 
-/// The same with a lock.
+/// Does the same with a lock.
 async fn granted_lock(world: &World, wire: &mut Wire) -> u32 {
     let keeper = Keeper::from_world(world);
     keeper.acquired("l", "first").await;

@@ -51,12 +51,12 @@ impl Site {
         Site { server, client, locks }
     }
 
-    /// A server on the embedded engine, or on its own Redis.
+    /// Returns a server on the embedded engine, or on its own Redis.
     async fn one(redis: bool) -> (Option<OwnRedis>, Site) {
         Site::with(redis, "").await
     }
 
-    /// The same with a configuration.
+    /// Does the same with a configuration.
     async fn with(redis: bool, config: &str) -> (Option<OwnRedis>, Site) {
         if !redis {
             return (None, Site::on("embedded", config).await);
@@ -119,7 +119,7 @@ impl Site {
         }
     }
 
-    /// Number of waiters in the queue.
+    /// Returns the number of waiters in the queue.
     async fn waiters(&self, kind: Kind, name: &str) -> u32 {
         match kind {
             Kind::Pool => {

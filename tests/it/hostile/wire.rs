@@ -74,7 +74,7 @@ impl Wire {
         Wire::over(TcpStream::connect(("127.0.0.1", port)).await.unwrap(), settings).await
     }
 
-    /// The same over an existing connection.
+    /// Does the same over an existing connection.
     pub async fn over(
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         settings: &[(u16, u32)],
@@ -209,7 +209,7 @@ async fn hear(
     }
 }
 
-/// The bytes of a frame.
+/// Returns the bytes of a frame.
 pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
@@ -252,7 +252,7 @@ pub fn reset(stream: u32) -> Vec<u8> {
     frame(RST_STREAM, 0, stream, &8u32.to_be_bytes())
 }
 
-/// A message in a gRPC frame, uncompressed.
+/// Returns a message in a gRPC frame, uncompressed.
 pub fn framed(message: &impl Message) -> Vec<u8> {
     let bytes = message.encode_to_vec();
     [&[0][..], &(bytes.len() as u32).to_be_bytes(), &bytes].concat()

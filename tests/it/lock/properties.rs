@@ -89,7 +89,7 @@ impl Seen {
         self.holder.is_some_and(|(holder, _, end)| holder == owner && self.now < end)
     }
 
-    /// The first waiter. Lapsed places before it are removed.
+    /// Returns the first waiter. Lapsed places before it are removed.
     fn first(&mut self) -> Option<u8> {
         let (now, known) = (self.now, self.known);
         while let Some(first) = self.waiting.first_entry() {

@@ -30,7 +30,7 @@ on_both_engines! {
     a_repeat_of_the_holder_does_not_wait,
 }
 
-/// A call that waits up to 60 s.
+/// Returns a call that waits up to 60 s.
 pub fn wait(locks: &Keeper, name: &str, owner: &str) -> JoinHandle<pb::AcquireLockResponse> {
     let (locks, request) = (locks.clone(), waiting(60.0, acquire(name, owner)));
     tokio::spawn(async move { locks.ask(request).await })
@@ -158,7 +158,7 @@ pub fn ask(owner: &str, waiting: Option<(u64, u64, &str)>) -> AcquireLock {
     AcquireLock { name: name("l"), owner: name(owner), lease_duration, waiting }
 }
 
-/// The ticket of a call that has to wait.
+/// Returns the ticket of a call that has to wait.
 pub fn ticket(outcome: &Acquisition) -> u64 {
     match outcome {
         Acquisition::Held { proceed: Proceed::Waits(ticket), .. } => *ticket,

@@ -64,7 +64,7 @@ async fn many_free_slots_reach_all_waiters() {
     assert_eq!(told, 300);
 }
 
-/// A lock whose lease has ended, and 1,200 waiters of a dead server.
+/// Returns a lock whose lease has ended, and 1,200 waiters of a dead server.
 async fn dead_crowd() -> (Twins, States<Lock>) {
     let (twins, mut locks) = (Twins::new().await, States::<Lock>::new());
     twins.agree(&mut locks, &ask("a", None), "").await;

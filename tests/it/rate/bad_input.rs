@@ -24,7 +24,7 @@ on_both_engines! {
     unknown_policies_are_not_found,
 }
 
-/// The fields of a refusal, each with its description.
+/// Returns the fields of a refusal, each with its description.
 fn violations<T: std::fmt::Debug>(answer: Result<T, Status>) -> BTreeMap<String, String> {
     let status = answer.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");

@@ -35,7 +35,7 @@ async fn an_edit_is_shown_by_a_dry_run_and_applied_by_a_reload(redis: bool) {
     assert_ne!(configuration(&before), configuration(&reloads.status().await));
 }
 
-/// The line of the status about the configuration.
+/// Returns the line of the status about the configuration.
 fn configuration(status: &str) -> &str {
     status.lines().find(|line| line.starts_with("configuration")).unwrap()
 }

@@ -95,7 +95,7 @@ impl Witness {
     }
 }
 
-/// A file that is broken in one of several ways; its capacity would be 50.
+/// Returns a file that is broken in one of several ways; its capacity would be 50.
 fn broken(round: u32) -> (String, &'static str) {
     match round % 4 {
         0 => (pool("p", 50) + "[[pool]", "INVALID_ARGUMENT"),

@@ -8,7 +8,7 @@ use tonic::Request;
 use super::{PATIENCE, Reloads, pool};
 use crate::support::requests::{admit, duration};
 
-/// A call that waits for a slot.
+/// Returns a call that waits for a slot.
 fn waiter(reloads: &Reloads, task: &str) -> tokio::task::JoinHandle<AdmitTaskResponse> {
     let mut client = reloads.world.client.clone();
     let mut request = Request::new(admit("p", "d", task));

@@ -17,7 +17,7 @@ fn rpc(method: &str, name: &str) -> Call {
     calls(name).into_iter().find(|call| call.method == method).unwrap()
 }
 
-/// The lines of the target `audit`, as JSON.
+/// Returns the lines of the target `audit`, as JSON.
 fn lines(server: &TlsServer) -> Vec<serde_json::Value> {
     let log = server.files.log();
     let lines = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());

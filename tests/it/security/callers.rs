@@ -11,7 +11,7 @@ use crate::support::{
     process::{done, run},
 };
 
-/// A server without TLS, with this configuration.
+/// Returns a server without TLS, with this configuration.
 pub async fn start(config: &str) -> TlsServer {
     let files = Files::new(&Authority::new("unused").server());
     files.write("tollgate.toml", &config.replace("DIR", &files.text("")));
@@ -19,7 +19,7 @@ pub async fn start(config: &str) -> TlsServer {
     files.serve(&["--config", &path]).await
 }
 
-/// A `[[caller]]` entry with all permissions.
+/// Returns a `[[caller]]` entry with all permissions.
 pub fn entry(name: &str, token: &Token) -> String {
     let digest = &token.digest;
     format!(

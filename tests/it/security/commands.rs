@@ -19,7 +19,7 @@ fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A server that requires client certificates, with the files of a client.
+/// Returns a server that requires client certificates, with the files of a client.
 async fn start(ours: &Authority) -> TlsServer {
     let files = Files::new(&ours.server());
     files.write("ca.crt", &ours.pem());

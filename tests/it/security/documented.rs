@@ -7,7 +7,7 @@ use crate::support::{
     process::Server,
 };
 
-/// The contents of all code blocks of a language.
+/// Returns the contents of all code blocks of a language.
 fn blocks(text: &str, language: &str) -> Vec<String> {
     let fence = format!("```{language}\n");
     let blocks = text.split(&fence).skip(1);

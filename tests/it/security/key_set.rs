@@ -70,7 +70,7 @@ impl KeyServer {
         KeyServer { port, answer, connections, serving }
     }
 
-    /// The section `[jwt]` with the URL of this server.
+    /// Returns the section `[jwt]` with the URL of this server.
     fn section(&self) -> String {
         format!(
             "[jwt]\nissuer = \"https://issuer.example\"\naudience = \"tollgate\"\n\
@@ -109,7 +109,7 @@ fn ok(document: &str) -> String {
     format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{document}", document.len())
 }
 
-/// The files of a server with this `[jwt]` section.
+/// Returns the files of a server with this `[jwt]` section.
 fn files(ca: &Authority, section: &str) -> Files {
     let files = Files::new(&Authority::new("unused").server());
     files.write("keys-ca.pem", &ca.pem());

@@ -17,7 +17,7 @@ use crate::support::{
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A world whose default namespace has these limits.
+/// Returns a world whose default namespace has these limits.
 pub(super) async fn limited(redis: bool, limits: &str) -> World {
     World::with_rules(redis, configured(&format!("[[namespace]]\nmatch = \"\"\n{limits}"))).await
 }

@@ -43,7 +43,7 @@ async fn beside(world: &World, limits: &str) -> (World, Arc<Engine>) {
     (World::on(engine.clone(), world.time().clone(), rules(limits)).await, engine)
 }
 
-/// The counts of the default namespace in this engine.
+/// Returns the counts of the default namespace in this engine.
 fn used(engine: &Engine) -> Arc<NamespaceUse> {
     engine.hub().namespaces().of(b"").unwrap()
 }

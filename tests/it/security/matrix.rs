@@ -80,8 +80,8 @@ allow = ["use", "read", "manage"]
         self.server.channel(&self.ours.pem(), own).await.unwrap()
     }
 
-    /// The answers to all `read` calls in the default namespace and in `acme`. Equal answers show
-    /// that nothing was written.
+    /// Returns the answers to all `read` calls in the default namespace and in `acme`. Equal
+    /// answers show that nothing was written.
     async fn state(&self, channel: &Channel, name: &str) -> Vec<Result<Vec<u8>, Code>> {
         let mut answers = Vec::new();
         for caller in ["admin", "acme"] {
@@ -106,7 +106,7 @@ allow = ["use", "read", "manage"]
     }
 }
 
-/// The answer to a call without the time that leases have left.
+/// Returns the answer to a call without the time that leases have left.
 fn undated(method: &str, answer: Vec<u8>) -> Vec<u8> {
     match method {
         "ListLeases" => {

@@ -40,7 +40,7 @@ namespace = "*"
 layout = "L-{yyyyMMdd}-{n:06}"
 "#;
 
-/// A server with a caller for each namespace.
+/// Returns a server with a caller for each namespace.
 async fn shared(redis: bool) -> (World, Vec<String>) {
     let mut config = RULES.to_owned();
     let mut bearers = Vec::new();
@@ -60,8 +60,8 @@ async fn channel(world: &World) -> Channel {
     Channel::from_shared(world.address.clone()).unwrap().connect().await.unwrap()
 }
 
-/// The comparable part of an answer. Left out are the counters of a server, which belong to the
-/// default namespace, and the flag `cached`, which depends on a hash of all names. Another test
+/// Returns the comparable part of an answer. Left out are the counters of a server, which belong to
+/// the default namespace, and the flag `cached`, which depends on a hash of all names. Another test
 /// compares page tokens.
 fn seen(call: &Call, answer: Result<Vec<u8>, Status>) -> Result<Vec<u8>, (Code, String, Vec<u8>)> {
     let mut answer = answer.map_err(|status| {

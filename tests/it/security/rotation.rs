@@ -27,7 +27,7 @@ async fn channel(server: &TlsServer) -> Channel {
     Channel::from_shared(server.server.address()).unwrap().connect().await.unwrap()
 }
 
-/// A call that every caller of these tests may make.
+/// Returns a call that every caller of these tests may make.
 fn next() -> Call {
     calls("n").into_iter().find(|call| call.method == "NextSequence").unwrap()
 }

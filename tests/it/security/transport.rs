@@ -102,8 +102,8 @@ async fn a_revoked_certificate_is_refused() {
     call(&server, &ours.pem(), Some(&ours.client("nine", 9))).await.unwrap();
 }
 
-/// A server that requires client certificates. Also returns the paths of the authority, and of the
-/// certificate and the key of a client.
+/// Returns a server that requires client certificates. Also returns the paths of the authority, and
+/// of the certificate and the key of a client.
 async fn mutual() -> (TlsServer, [String; 3]) {
     let ours = Authority::new("ours");
     let files = Files::new(&ours.server());

@@ -68,8 +68,8 @@ async fn a_floor_that_is_not_above_the_last_value_changes_nothing(world: World) 
     assert_eq!(world.one(next("order")).await, 50);
 }
 
-/// The names of all sequences. A page may be short: the index contains the names of other tests as
-/// well.
+/// Returns the names of all sequences. A page may be short: the index contains the names of other
+/// tests as well.
 async fn listed(world: &World) -> Vec<String> {
     let (mut client, mut names) = (world.sequences.clone(), Vec::new());
     let mut request = pb::ListSequencesRequest::default();

@@ -67,7 +67,7 @@ async fn call(client: Sequences, name: String, least: u64, seed: u64) -> Vec<(u6
     ranges
 }
 
-/// A server on the test's own Redis, and a client, after the server has answered.
+/// Returns a server on the test's own Redis, and a client, after the server has answered.
 async fn server() -> (OwnRedis, Server, Sequences) {
     let mut redis = OwnRedis::prepare();
     redis.start().await;

@@ -175,7 +175,7 @@ async fn e16_a_carry_is_a_valid_time(world: World) {
     }
 }
 
-/// The instant of a serial. Panics if it is not a valid time.
+/// Returns the instant of a serial. Panics if it is not a valid time.
 fn instant(serial: &str) -> std::time::SystemTime {
     assert_eq!(serial.len(), 17, "{serial}");
     let part = |from: usize| &serial[from..from + 2];

@@ -22,7 +22,7 @@ use table::Row;
 /// Number of answered calls before a fault, and after it.
 const CALM: usize = 200;
 
-/// A server on a Redis, with a pool `p` of [`CAPACITY`] slots.
+/// Returns a server on a Redis, with a pool `p` of [`CAPACITY`] slots.
 async fn served(url: &str) -> (Server, Client) {
     let server = Server::start(&["--engine", url]).await;
     let client = server.client().await;
@@ -33,7 +33,7 @@ async fn served(url: &str) -> (Server, Client) {
     (server, client)
 }
 
-/// A server on the test's own Redis.
+/// Returns a server on the test's own Redis.
 async fn single() -> (OwnRedis, Server, Client) {
     let mut redis = OwnRedis::prepare();
     redis.start().await;

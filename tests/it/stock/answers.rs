@@ -105,7 +105,7 @@ async fn holds_are_counted_until_they_end(world: World) {
     assert_eq!((shop.holds("tv").await, shop.get("tv").await[2]), (1, 4));
 }
 
-/// A time as the duration since the Unix epoch.
+/// Returns a time as the duration since the Unix epoch.
 fn prost_types_duration(time: prost_types::Timestamp) -> prost_types::Duration {
     prost_types::Duration { seconds: time.seconds, nanos: time.nanos }
 }

@@ -67,7 +67,7 @@ async fn unreadable_stock_is_an_error_and_is_not_changed() {
     }
 }
 
-/// All values in the keys of the SKU `tv`.
+/// Returns all values in the keys of the SKU `tv`.
 async fn dump(shop: &Shop) -> HashMap<String, Option<::redis::Value>> {
     let mut dump = HashMap::new();
     for key in shop.world.keys().await.into_iter().filter(|key| key.starts_with("{stock:tv}")) {
@@ -77,7 +77,7 @@ async fn dump(shop: &Shop) -> HashMap<String, Option<::redis::Value>> {
     dump
 }
 
-/// The errors of all verbs.
+/// Returns the errors of all verbs.
 async fn refusals(shop: &Shop) -> Vec<tonic::Status> {
     let mut client = shop.client.clone();
     let answers = [

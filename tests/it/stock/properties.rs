@@ -128,7 +128,7 @@ impl Model {
         }
     }
 
-    /// The outcome of a reservation, as a word.
+    /// Returns the outcome of a reservation, as a word.
     fn reserve(&mut self, order: usize, new: Order) -> &'static str {
         match &self.orders[order] {
             Some(known) if self.runs(known) && known.quantity == new.quantity => {
@@ -166,7 +166,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The outcome of a decision. With a few holds it is never `Again`.
+/// Returns the outcome of a decision. With a few holds it is never `Again`.
 fn decided<D, T>(decision: &D, sku: &mut Sku, now: u64) -> (T, Stock)
 where
     D: Decision<State = Sku, Outcome = StockOutcome<T>>,

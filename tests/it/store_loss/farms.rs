@@ -32,7 +32,7 @@ fn names() -> Vec<String> {
 }
 
 impl Cluster {
-    /// The node that has a sequence.
+    /// Returns the node that has a sequence.
     async fn has(&self, name: &str) -> usize {
         let key = format!("tollgate:{{sequence:{name}}}:counter");
         let slot = self.nodes[0].command(&["CLUSTER", "KEYSLOT", &key]).await.unwrap();

@@ -67,7 +67,7 @@ fn caller(server: &Server, number: usize, end: Arc<AtomicBool>) -> JoinHandle<Gi
     })
 }
 
-/// The largest number of leases that certainly ran at the same time.
+/// Returns the largest number of leases that certainly ran at the same time.
 fn most(leases: &[(Instant, Instant)]) -> usize {
     let at = |time: &Instant| leases.iter().filter(|(from, to)| from <= time && time < to).count();
     leases.iter().map(|(from, _)| at(from)).max().unwrap_or_default()

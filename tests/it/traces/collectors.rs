@@ -54,7 +54,7 @@ async fn a_hanging_collector_disturbs_no_call() {
     spans_are_dropped(format!("http://{}", hanging.local_addr().unwrap())).await;
 }
 
-/// A server process with `[otlp]` of this endpoint.
+/// Returns a server process with `[otlp]` of this endpoint.
 async fn serve(endpoint: &str, more: &str) -> TlsServer {
     let files = Files::new(&Authority::new("unused").server());
     let config = format!("{more}\n[otlp]\nendpoint = \"{endpoint}\"\n");

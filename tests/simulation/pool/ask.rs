@@ -73,7 +73,7 @@ impl Answer {
 }
 
 impl Pool {
-    /// A known task; more often one that was admitted.
+    /// Returns a known task; more often one that was admitted.
     fn some_task(&self, random: &mut ChaCha8Rng) -> Option<Task> {
         let is_held = random.random_bool(0.7);
         let of_interest = self.tasks.iter().filter(|(_, task)| !is_held || task.token > 0);

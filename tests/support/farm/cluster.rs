@@ -76,14 +76,14 @@ impl Cluster {
         said
     }
 
-    /// The hash slot of a pool's keys.
+    /// Returns the hash slot of a pool's keys.
     pub async fn slot(&self, pool: &str) -> u16 {
         let key = format!("tollgate:{{admission:{pool}}}:leases");
         let slot = self.nodes[0].command(&["CLUSTER", "KEYSLOT", &key]).await.unwrap();
         redis::from_redis_value(slot).unwrap()
     }
 
-    /// The node that owns a slot: its index and its id.
+    /// Returns the node that owns a slot: its index and its id.
     pub async fn owner(&self, slot: u16) -> (usize, String) {
         self.owned(slot).await.unwrap_or_else(|| panic!("no node owns slot {slot}"))
     }
@@ -107,7 +107,7 @@ impl Cluster {
         None
     }
 
-    /// The indexes of all primaries.
+    /// Returns the indexes of all primaries.
     pub async fn primaries(&self) -> Vec<usize> {
         let mut primaries = Vec::new();
         for (number, node) in self.nodes.iter().enumerate() {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 
 IPV6_PREFIX = 64
-"""Bits of an IPv6 address that identify a caller: one host usually has a whole /64."""
+"""Bits of an IPv6 address that identify a caller: one host usually owns a whole /64."""
 
 
 def address_key(address: str, *, ipv6_prefix: int = IPV6_PREFIX) -> str:

@@ -22,19 +22,19 @@ class Violation:
 
 
 class Error(Exception):
-    """A call without a known decision. A refusal is an answer, not an error.
+    """A call whose decision is not known. A refusal is an answer, not an error.
 
-    After UNAVAILABLE and DEADLINE_EXCEEDED the call may have been executed.
+    After UNAVAILABLE and DEADLINE_EXCEEDED, the call may have been executed.
     """
 
     code: grpc.StatusCode
-    """The status code of gRPC."""
+    """The gRPC status code."""
     reason: str
     """The reason of ErrorInfo, for example `OVERLOADED`; empty if there is none."""
     violations: tuple[Violation, ...]
     """The bad fields of the request, on INVALID_ARGUMENT."""
     retry_after: timedelta | None
-    """The time of RetryInfo, after which a repeat may succeed; None without one."""
+    """The delay in RetryInfo, after which a retry may succeed; None if there is none."""
     message: str
     """What failed."""
 
@@ -60,7 +60,7 @@ class Error(Exception):
 
 
 class ArgumentError(Error, ValueError):
-    """An argument that the library refuses without a call, with code INVALID_ARGUMENT."""
+    """An argument that the library rejects without a call, with code INVALID_ARGUMENT."""
 
     def __init__(self, *fields: str, expected: str) -> None:
         super().__init__(
@@ -71,9 +71,9 @@ class ArgumentError(Error, ValueError):
 
 
 class QuantityDiffers(Error):  # noqa: N818
-    """A reservation for an order that holds another quantity, with code FAILED_PRECONDITION.
+    """A reservation for an order that holds a different quantity, with code FAILED_PRECONDITION.
 
-    Nothing changed: confirm or cancel the order, or reserve under another one.
+    Nothing has changed: confirm or cancel the order, or reserve under another order.
     """
 
     held_quantity: int
@@ -142,5 +142,5 @@ _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
 def code_of(number: int) -> grpc.StatusCode:
-    """Returns the status code of a number of `google.rpc.Code`."""
+    """Returns the status code for a number of `google.rpc.Code`."""
     return _CODES.get(number, grpc.StatusCode.UNKNOWN)

@@ -72,7 +72,7 @@ impl Fields {
         self.0.get(name).and_then(Value::as_bool)
     }
 
-    /// A number, or a 64-bit number as text.
+    /// Returns a number, or a 64-bit number as text.
     fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
         match self.0.get(name)? {
             Value::String(text) => text.parse().ok(),
@@ -198,7 +198,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The error of a scope that fails.
+/// Returns the error of a scope that fails.
 fn failure() -> CallError {
     CallError { code: "ABORTED", message: "the task failed".to_owned(), ..CallError::default() }
 }

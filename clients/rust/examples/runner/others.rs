@@ -264,7 +264,7 @@ fn described(stock: &Stock) -> Value {
     })
 }
 
-/// The key of an address.
+/// Returns the key of an address.
 fn address(fields: &Fields) -> Value {
     let text = fields.text("address");
     let bits = fields.number("prefix").unwrap_or(IPV6_BITS);

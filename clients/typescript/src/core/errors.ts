@@ -64,7 +64,7 @@ export class TollgateError extends Error {
 }
 
 /**
- * A reservation for an order that holds another quantity, with the code FAILED_PRECONDITION and the
+ * A reservation for an order that holds a different quantity, with the code FAILED_PRECONDITION and the
  * reason QUANTITY_DIFFERS. Nothing changed: confirm or cancel the order, or reserve under another one.
  */
 export class QuantityDiffersError extends TollgateError {

@@ -32,7 +32,7 @@ pub(super) const LEASE_COLUMNS: [Column; 5] = [
     Column::Number("ENDS IN"),
 ];
 
-/// The cells of a pool in a list.
+/// Returns the cells of a pool in a list.
 pub(super) fn pool_row(pool: &Pool) -> [String; 7] {
     let usage = pool.usage.unwrap_or_default();
     let in_use = match pool.config {
@@ -50,7 +50,7 @@ pub(super) fn pool_row(pool: &Pool) -> [String; 7] {
     ]
 }
 
-/// The cells of a lease.
+/// Returns the cells of a lease.
 pub(super) fn lease_row(lease: &Lease) -> [String; 5] {
     [
         lease.device_id.clone(),

@@ -28,7 +28,7 @@ fn event(kind: PoolEventKind, device: &str, fencing_token: u64) -> PoolEvent {
     }
 }
 
-/// Two pools with events of five seconds.
+/// Returns two pools with events of five seconds.
 fn model() -> Model {
     let mut model = Model::new("http://tollgate:50051", Timestamp(NOW));
     let full = PoolState {

@@ -80,25 +80,25 @@ pub struct AdmitTask {
 }
 
 impl AdmitTask {
-    /// The same request with copied names, for a request that outlives its message.
+    /// Returns the same request with copied names, for a request that outlives its message.
     pub fn detached(self) -> AdmitTask {
         let (pool, device) = (self.pool.detached(), self.device.detached());
         let task = self.task.as_ref().map(Name::detached);
         AdmitTask { pool, device, task, ..self }
     }
 
-    /// The member of the named task. A report without a task gives an empty task name.
+    /// Returns the member of the named task. A report without a task gives an empty task name.
     fn member(&self) -> JoinedMember {
         member(&self.device, self.task.as_ref().map_or(&[], Name::as_bytes))
     }
 
-    /// Length of the lease by the request or the configured settings. A run-time override can make
-    /// it different.
+    /// Returns the length of the lease by the request or the configured settings. A run-time
+    /// override can make it different.
     fn length(&self) -> Millis {
         self.lease_duration.unwrap_or(self.settings.lease_duration)
     }
 
-    /// Length of a new lease, if it is shorter than [`AdmitTask::length`].
+    /// Returns the length of a new lease, if it is shorter than [`AdmitTask::length`].
     fn ends_sooner(&self, admission: &Admission) -> Option<Millis> {
         match &admission.decision {
             AdmitDecision::Admitted { lease, replayed: false, .. } => {
@@ -108,7 +108,7 @@ impl AdmitTask {
         }
     }
 
-    /// A number that differs between devices, to spread their `retry_after`.
+    /// Returns a number that differs between devices, to spread their `retry_after`.
     fn seed(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.device.hash(&mut hasher);
@@ -123,7 +123,7 @@ impl AdmitTask {
         Millis((wait_micros + (self.seed() + now.0) % window).div_ceil(1000))
     }
 
-    /// The oldest queued task of the device, if the call names no task.
+    /// Returns the oldest queued task of the device, if the call names no task.
     fn pick(
         &self,
         pool: &mut Pool,
@@ -261,7 +261,7 @@ impl AdmitTask {
     }
 }
 
-/// The answer for a task that holds a lease.
+/// Returns the answer for a task that holds a lease.
 fn admitted(member: &[u8], task: &Task, replayed: bool, now: Timestamp) -> AdmitDecision {
     let dispatched = task.queued.as_ref().map(|queued| {
         let task = Bytes::copy_from_slice(device_and_task(member).1);

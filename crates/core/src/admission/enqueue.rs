@@ -150,7 +150,7 @@ impl Grows for EnqueueTask {
         pool.task(&self.name.member(), now).is_none()
     }
 
-    /// A queued task, unless the call is a duplicate.
+    /// Returns a queued task, unless the call is a duplicate.
     fn takes(&self, pool: &Pool, now: Timestamp) -> Option<Takes> {
         self.is_new(pool, now).then_some(Takes::Queued)
     }

@@ -89,7 +89,7 @@ impl Event {
         Some(Event { kind, token, attempt, outcome, capacity, time, member })
     }
 
-    /// The names of device and task; both empty if the event concerns no task.
+    /// Returns the names of device and task; both empty if the event concerns no task.
     pub fn device_and_task(&self) -> (&[u8], &[u8]) {
         device_and_task(&self.member)
     }

@@ -78,7 +78,7 @@ impl PoolView {
         })
     }
 
-    /// The view of a pool at this time.
+    /// Returns the view of a pool at this time.
     pub(super) fn from_pool(pool: &mut Pool, settings: &Settings, now: Timestamp) -> PoolView {
         let settings = settings.under(&pool.overrides);
         let waiters = pool.count_waiters(settings.capacity, now);

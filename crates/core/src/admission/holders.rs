@@ -19,7 +19,7 @@ const SEPARATOR: u8 = b'\x1f';
 pub struct SlotHolders(Arc<[u64]>);
 
 impl SlotHolders {
-    /// The holders with these members.
+    /// Returns the holders with these members.
     pub(super) fn from_members<'m>(members: impl Iterator<Item = &'m [u8]>) -> SlotHolders {
         let digest = |member: &'m [u8]| {
             let end = member.iter().position(|byte| *byte == SEPARATOR).unwrap_or(member.len());
@@ -49,7 +49,7 @@ impl SlotHolders {
     }
 }
 
-/// The digest of a task.
+/// Returns the digest of a task.
 fn digest(device: &[u8], task: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(device);

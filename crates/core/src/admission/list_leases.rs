@@ -60,7 +60,7 @@ pub struct HeldLease {
 }
 
 impl LeaseCursor {
-    /// The position of a lease.
+    /// Returns the position of a lease.
     fn from_task(member: &[u8], task: &Task) -> LeaseCursor {
         let Task { lease, slot_end, .. } = *task;
         LeaseCursor { slot_end, member: member.to_vec(), lease, attempt: task.attempt() }

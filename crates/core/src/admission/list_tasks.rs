@@ -153,7 +153,7 @@ impl AttemptEnd {
 }
 
 impl ListedTask {
-    /// The listed form of a task; `None` if it was never queued, or has a result.
+    /// Returns the listed form of a task; `None` if it was never queued, or has a result.
     fn from_task(member: &[u8], task: &Task, now: Timestamp) -> Option<ListedTask> {
         let queued = task.queued.as_ref()?;
         let holds_slot = task.state == TaskState::Leased && now < task.slot_end;
@@ -185,19 +185,19 @@ impl ListedTask {
         })
     }
 
-    /// The names of device and task.
+    /// Returns the names of device and task.
     pub fn device_and_task(&self) -> (&[u8], &[u8]) {
         device_and_task(&self.member)
     }
 }
 
 impl TaskCursor {
-    /// The position of a queued task.
+    /// Returns the position of a queued task.
     fn from_entry(line: &BacklogEntry) -> TaskCursor {
         TaskCursor { due: 0, member: line.member.to_vec(), at: line.at }
     }
 
-    /// The backlog entry of this cursor.
+    /// Returns the backlog entry of this cursor.
     fn line(&self) -> BacklogEntry {
         BacklogEntry { member: (&*self.member).into(), at: self.at }
     }

@@ -69,12 +69,12 @@ pub struct Pool {
 /// An ended lease: slot end, member, token and attempt.
 type Lapsed = (Timestamp, Member, u64, u32);
 
-/// The bytes of a task record.
+/// Returns the bytes of a task record.
 fn bytes_of(member: &[u8], task: &Task) -> u64 {
     ENTRY_BYTES + member.len() as u64 + task.bytes()
 }
 
-/// The entry of a task whose lease has ended.
+/// Returns the entry of a task whose lease has ended.
 fn lapsed_of(member: &[u8], task: &Task) -> Lapsed {
     (task.slot_end, Member::from(member), task.lease.token, task.attempt())
 }
@@ -96,7 +96,7 @@ impl Pool {
         PoolUsage { capacity: settings.capacity, in_use: self.in_use() }
     }
 
-    /// The number of waiting calls.
+    /// Returns the number of waiting calls.
     pub(super) fn count_waiters(&mut self, capacity: u32, now: Timestamp) -> u64 {
         let free = capacity.saturating_sub(self.in_use());
         waiting::count(&mut self.queue, free, now)
@@ -108,7 +108,7 @@ impl Pool {
         waiting::hand_on(&mut self.queue, was_free, free, now);
     }
 
-    /// The record of a task, unless it is forgotten.
+    /// Returns the record of a task, unless it is forgotten.
     pub(super) fn task(&self, member: &[u8], now: Timestamp) -> Option<&Task> {
         self.tasks.get(member).filter(|task| now < task.forget)
     }
@@ -118,7 +118,7 @@ impl Pool {
         self.tasks.warm(members);
     }
 
-    /// The stored member and a copy of the record.
+    /// Returns the stored member and a copy of the record.
     pub(super) fn lookup(&self, member: &[u8], now: Timestamp) -> Option<(Member, Task)> {
         let (member, task) = self.tasks.get_key_value(member)?;
         (now < task.forget).then(|| (member.clone(), task.clone()))
@@ -209,7 +209,7 @@ impl Pool {
         false
     }
 
-    /// The leases that hold a slot, in order of slot end, after a position.
+    /// Returns the leases that hold a slot, in order of slot end, after a position.
     pub(super) fn leases(
         &self,
         after: Option<(Timestamp, &[u8])>,
@@ -219,7 +219,7 @@ impl Pool {
         entries.filter_map(|(_, member)| Some((&**member, self.tasks.get(member)?)))
     }
 
-    /// The tasks that hold a slot; `None` if there are more than [`HOLDERS_MAX`].
+    /// Returns the tasks that hold a slot; `None` if there are more than [`HOLDERS_MAX`].
     pub(super) fn holders(&self) -> Option<SlotHolders> {
         let members = self.leases(None).map(|(member, _)| member);
         (self.in_use() <= HOLDERS_MAX).then(|| SlotHolders::from_members(members))
@@ -239,7 +239,7 @@ impl Pool {
         self.leases.nth(before).filter(|_| capacity > 0).map(|(slot_end, _)| *slot_end)
     }
 
-    /// All task records, to compare engines in tests.
+    /// Returns all task records, to compare engines in tests.
     pub fn tasks(&self, now: Timestamp) -> impl Iterator<Item = (&[u8], &Task)> {
         let known = self.tasks.iter().filter(move |(_, task)| now < task.forget);
         known.map(|(member, task)| (&**member, task))

@@ -59,8 +59,8 @@ pub enum RenewVerdict {
 }
 
 impl RenewTask {
-    /// Length of the lease by the request or the configured settings. A run-time override can make
-    /// it different.
+    /// Returns the length of the lease by the request or the configured settings. A run-time
+    /// override can make it different.
     fn length(&self) -> Millis {
         self.lease_duration.unwrap_or(self.settings.lease_duration)
     }

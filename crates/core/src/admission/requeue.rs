@@ -165,7 +165,7 @@ impl Grows for RequeueTask {
         false
     }
 
-    /// A queued task, if the task is dead.
+    /// Returns a queued task, if the task is dead.
     fn takes(&self, pool: &Pool, now: Timestamp) -> Option<Takes> {
         let queued = pool.task(&self.name.member(), now)?.queued.as_ref()?;
         (queued.standing == QueueState::Dead).then_some(Takes::Queued)

@@ -29,7 +29,7 @@ pub enum RevokeReason {
 }
 
 impl RevokeReason {
-    /// The stored text.
+    /// Returns the stored text.
     const fn text(self) -> &'static [u8] {
         match self {
             RevokeReason::Unacknowledged => b"revoked: too few replicas acknowledged the lease",

@@ -106,7 +106,7 @@ impl Settings {
         }
     }
 
-    /// The settings in force: each override replaces the configured value.
+    /// Returns the settings in force: each override replaces the configured value.
     pub(super) fn under(self, overrides: &Overrides) -> Settings {
         Settings {
             capacity: overrides.capacity.unwrap_or(self.capacity),
@@ -158,8 +158,8 @@ impl Overrides {
         }
     }
 
-    /// The bit set of given overrides in replies: 1 capacity, 2 lease, 4 grace, 8 paused, 16
-    /// attempts.
+    /// Returns the bit set of given overrides in replies: 1 capacity, 2 lease, 4 grace, 8 paused,
+    /// 16 attempts.
     pub(super) fn bits(&self) -> u64 {
         u64::from(self.capacity.is_some())
             | u64::from(self.lease_duration.is_some()) << 1
@@ -195,7 +195,7 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// A catalog of these entries. The first entry that matches a pool's name applies.
+    /// Creates a catalog of these entries. The first entry that matches a pool's name applies.
     pub fn new(rules: &[PoolRule]) -> Result<Catalog, CatalogError> {
         let globs = rules.iter().map(|rule| (rule.namespace.as_deref(), &rule.pattern));
         let patterns = ScopedGlobs::new(globs)?;
@@ -203,14 +203,14 @@ impl Catalog {
         Ok(Catalog { patterns, settings, is_uncached: false })
     }
 
-    /// The same catalog without a denial cache, for the embedded engine. It never caches a refusal, so
-    /// its refusals need not list the holders.
+    /// Returns the same catalog without a denial cache, for the embedded engine. It never caches a
+    /// refusal, so its refusals need not list the holders.
     #[must_use]
     pub fn uncached(self) -> Catalog {
         Catalog { is_uncached: true, ..self }
     }
 
-    /// The configured settings of a pool; the defaults if no entry matches.
+    /// Returns the configured settings of a pool; the defaults if no entry matches.
     pub fn settings(&self, pool: &Name) -> Settings {
         let settings =
             self.patterns.first(pool).map(|index| self.settings[index]).unwrap_or_default();

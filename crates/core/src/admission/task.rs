@@ -91,7 +91,7 @@ pub enum QueueState {
 }
 
 impl Task {
-    /// The bytes of its payload, its result or its reason.
+    /// Returns the bytes of its payload, its result or its reason.
     pub(super) fn bytes(&self) -> u64 {
         let payload = self.queued.as_ref().map_or(0, |queued| queued.payload.len());
         let text = match &self.state {
@@ -112,7 +112,7 @@ impl Task {
         self.state == TaskState::Leased && now < self.lease.expire
     }
 
-    /// The number of attempts so far; 0 for a task that was never queued.
+    /// Returns the number of attempts so far; 0 for a task that was never queued.
     pub fn attempt(&self) -> u32 {
         self.queued.as_ref().map_or(0, |queued| queued.attempt)
     }
@@ -143,7 +143,8 @@ impl Queued {
     }
 }
 
-/// The end of the slot, and when the record is forgotten, for a lease that expires at `expire`.
+/// Returns the end of the slot, and when the record is forgotten, for a lease that expires at
+/// `expire`.
 pub(super) fn ends(expire: Timestamp, grace: Millis, retention: Millis) -> (Timestamp, Timestamp) {
     let slot_end = expire.after(grace);
     (slot_end, slot_end.after(retention))

@@ -59,7 +59,7 @@ impl<A: ExpiringValue> Entries<A> {
     }
 }
 
-/// The bytes of an entry.
+/// Returns the bytes of an entry.
 fn cost(name: &[u8], value: &impl ExpiringValue) -> u64 {
     ENTRY_BYTES + name.len() as u64 + value.bytes()
 }
@@ -71,18 +71,18 @@ impl<A> Default for ExpiringMap<A> {
 }
 
 impl<A: ExpiringValue> ExpiringMap<A> {
-    /// The bytes of all entries: of names and values, and [`ENTRY_BYTES`] for each.
+    /// Returns the bytes of all entries: of names and values, and [`ENTRY_BYTES`] for each.
     pub(crate) fn bytes(&self) -> u64 {
         self.entries.as_ref().map_or(0, |entries| entries.bytes)
     }
 
-    /// The value of a name, unless it has expired.
+    /// Returns the value of a name, unless it has expired.
     pub(crate) fn get(&self, name: &[u8], now: Timestamp) -> Option<&A> {
         let (forget, value) = self.entries.as_ref()?.map.get(name)?;
         (*forget > now).then_some(value)
     }
 
-    /// The expiry time and the value of a name, unless it has expired: the stored entry.
+    /// Returns the expiry time and the value of a name, unless it has expired: the stored entry.
     pub(crate) fn entry(&self, name: &[u8], now: Timestamp) -> Option<&(Timestamp, A)> {
         self.entries.as_ref()?.map.get(name).filter(|(forget, _)| *forget > now)
     }

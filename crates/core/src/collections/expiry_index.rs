@@ -41,12 +41,12 @@ struct Chunk {
 }
 
 impl ExpiryIndex {
-    /// The number of entries.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// The number of entries after the time of the last count.
+    /// Returns the number of entries after the time of the last count.
     pub(crate) fn to_come(&self) -> usize {
         self.len - self.passed
     }
@@ -66,21 +66,22 @@ impl ExpiryIndex {
         }
     }
 
-    /// The number of entries later than `after` and not later than `upto`.
+    /// Returns the number of entries later than `after` and not later than `upto`.
     fn between(&self, after: Timestamp, upto: Timestamp) -> usize {
         let ((first, skip), (last, within)) = (self.place(after), self.place(upto));
         let whole: usize = self.chunks.range(first..last).map(|chunk| chunk.ends.len()).sum();
         whole + within - skip
     }
 
-    /// The position of the first entry later than `now`: the chunk, and the index within it.
+    /// Returns the position of the first entry later than `now`: the chunk, and the index within
+    /// it.
     fn place(&self, now: Timestamp) -> (usize, usize) {
         let chunk = self.chunks.partition_point(|chunk| chunk.last <= now);
         let within = self.chunks.get(chunk);
         (chunk, within.map_or(0, |chunk| chunk.ends.partition_point(|end| end.0 <= now)))
     }
 
-    /// The first entry.
+    /// Returns the first entry.
     pub(crate) fn first(&self) -> Option<&End> {
         self.chunks.front()?.ends.front()
     }
@@ -183,7 +184,7 @@ impl ExpiryIndex {
         }
     }
 
-    /// The position of an entry, or the position at which it would be inserted.
+    /// Returns the position of an entry, or the position at which it would be inserted.
     fn find(&self, end: Timestamp, member: &[u8]) -> (usize, Result<usize, usize>) {
         let at = self.chunks.partition_point(|chunk| chunk.is_before(end, member));
         let find = |chunk: &Chunk| {
@@ -192,8 +193,8 @@ impl ExpiryIndex {
         (at, self.chunks.get(at).map_or(Err(0), find))
     }
 
-    /// The entries after the given one that had not expired at the last count. If the given entry
-    /// no longer exists, all entries from its time on.
+    /// Returns the entries after the given one that had not expired at the last count. If the given
+    /// entry no longer exists, all entries from its time on.
     pub(crate) fn after(&self, end: Timestamp, member: &[u8]) -> impl Iterator<Item = &End> {
         let (at, within) = match self.find(end, member) {
             _ if end <= self.counted => self.place(self.counted),
@@ -208,7 +209,7 @@ impl ExpiryIndex {
         chunks.flat_map(|chunk| &chunk.ends).skip(within)
     }
 
-    /// The entry with `before` unexpired entries before it.
+    /// Returns the entry with `before` unexpired entries before it.
     pub(crate) fn nth(&self, before: usize) -> Option<&End> {
         let (at, within) = self.place(self.counted);
         let mut before = before + within;
@@ -230,7 +231,7 @@ impl Chunk {
     }
 }
 
-/// The time of the last entry.
+/// Returns the time of the last entry.
 fn last(ends: &VecDeque<End>) -> Timestamp {
     ends.back().map_or(Timestamp(0), |(end, _)| *end)
 }

@@ -76,7 +76,7 @@ impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for IncrementalMap<K, V> {
 }
 
 impl<K, V> IncrementalMap<K, V> {
-    /// The number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -86,17 +86,17 @@ impl<K, V> IncrementalMap<K, V> {
         self.len == 0
     }
 
-    /// The number of segments; at least 1.
+    /// Returns the number of segments; at least 1.
     pub fn parts(&self) -> usize {
         1 + self.rest.len()
     }
 
-    /// All entries, in no particular order.
+    /// Returns all entries, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.first.iter().chain(self.rest.iter().flatten()).map(MapEntry::pair)
     }
 
-    /// The entries of one segment.
+    /// Returns the entries of one segment.
     pub fn part(&self, part: usize) -> impl ExactSizeIterator<Item = (&K, &V)> {
         self.at(part).iter().map(MapEntry::pair)
     }
@@ -114,7 +114,7 @@ impl<K, V> IncrementalMap<K, V> {
 }
 
 impl<K: Borrow<[u8]>, V> IncrementalMap<K, V> {
-    /// The stored key and its value.
+    /// Returns the stored key and its value.
     pub fn get_key_value(&self, key: &[u8]) -> Option<(&K, &V)> {
         let hash = hash(key);
         let entry = self.at(place(hash, self.parts())).find(hash, |entry| entry.is(hash, key));
@@ -133,12 +133,12 @@ impl<K: Borrow<[u8]>, V> IncrementalMap<K, V> {
         black_box(touched);
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&self, key: &[u8]) -> Option<&V> {
         self.get_key_value(key).map(|(_, value)| value)
     }
 
-    /// The value of a key, mutable.
+    /// Returns the value of a key, mutable.
     pub fn get_mut(&mut self, key: &[u8]) -> Option<&mut V> {
         let hash = hash(key);
         let part = self.at_mut(place(hash, self.parts()));
@@ -183,7 +183,7 @@ impl<K: Borrow<[u8]>, V> IncrementalMap<K, V> {
         part.insert_unique(hash, MapEntry { hash, pair: Box::new((key, value)) }, MapEntry::hash);
     }
 
-    /// The value of a key, mutable; inserts a default value first if the key is missing.
+    /// Returns the value of a key, mutable; inserts a default value first if the key is missing.
     pub fn get_or_default(&mut self, key: &[u8]) -> &mut V
     where
         K: for<'a> From<&'a [u8]>,
@@ -271,7 +271,7 @@ impl<K: Borrow<[u8]>, V> IncrementalMap<K, V> {
     }
 }
 
-/// The segment of a hash among `parts` segments.
+/// Returns the segment of a hash among `parts` segments.
 fn place(hash: u64, parts: usize) -> usize {
     // Bits that hashbrown uses least to select a bucket within a segment.
     let bits = (hash >> 24) as usize;
@@ -282,7 +282,8 @@ fn place(hash: u64, parts: usize) -> usize {
     }
 }
 
-/// The segment to split when there are `parts` segments; also the one the last segment came from.
+/// Returns the segment to split when there are `parts` segments; also the one the last segment came
+/// from.
 fn parent(parts: usize) -> usize {
     parts - (parts + 1).next_power_of_two() / 2
 }

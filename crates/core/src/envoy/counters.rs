@@ -67,8 +67,8 @@ pub fn series() -> Vec<(String, String, Arc<RuleCounters>)> {
 }
 
 impl RuleCounters {
-    /// The counters of a rule: `DOMAIN.RULE`, where the domain has `domain` bytes. A reload keeps
-    /// them.
+    /// Returns the counters of a rule: `DOMAIN.RULE`, where the domain has `domain` bytes. A reload
+    /// keeps them.
     pub(super) fn lookup(domain: usize, key: &str) -> Arc<RuleCounters> {
         let mut series = SERIES.lock();
         if let Some((_, counters)) = series.get(key) {

@@ -79,7 +79,7 @@ fn steps(
     true
 }
 
-/// The name of a rule's algorithm in its file; `None` for the default.
+/// Returns the name of a rule's algorithm in its file; `None` for the default.
 fn algorithm_of(rule: &EnvoyRule) -> Option<&'static str> {
     match rule.counting.limits.first()?.algorithm {
         Algorithm::CalendarWindow => None,

@@ -8,8 +8,8 @@ use super::{
 };
 
 impl Found<'_> {
-    /// The counters of the rule: its own, or with `detailed_metric` or `value_to_metric` those of
-    /// the values.
+    /// Returns the counters of the rule: its own, or with `detailed_metric` or `value_to_metric`
+    /// those of the values.
     pub fn counters<'e>(
         &self,
         domain: &str,
@@ -38,7 +38,7 @@ impl Found<'_> {
     }
 }
 
-/// The value of an entry in the name.
+/// Returns the value of an entry as it appears in the name.
 fn value<'e>((key, value): Entry<'e>, by: MatchedBy<'e>, is_wanted: bool) -> &'e [u8] {
     match by {
         MatchedBy::Value => value,

@@ -46,7 +46,7 @@ pub fn counter_name<'e>(entries: impl Iterator<Item = (&'e [u8], &'e [u8])>) -> 
     }
 }
 
-/// The hashed name of a key that is not a valid name.
+/// Returns the hashed name of a key that is not a valid name.
 #[allow(clippy::expect_used, reason = "71 bytes of ASCII are a name")]
 fn hashed(key: &[u8]) -> Name {
     let mut text = HASHED.to_owned();

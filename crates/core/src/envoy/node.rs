@@ -93,7 +93,7 @@ impl RuleNode {
 }
 
 impl<'n> RuleStep<'n> {
-    /// The value of a pattern whose values have one counter.
+    /// Returns the value of a pattern whose values have one counter.
     pub(super) fn shared_value(&self, key: &[u8]) -> Option<&'n [u8]> {
         match self.by {
             MatchedBy::Pattern(pattern) if self.node.share_threshold => {
@@ -111,7 +111,7 @@ pub(super) fn value_of<'n>(joined: &'n [u8], key: &[u8]) -> &'n [u8] {
 }
 
 impl<'n> Found<'n> {
-    /// The entries that name the counter: a shared pattern takes the place of its values.
+    /// Returns the entries that name the counter: a shared pattern takes the place of its values.
     pub fn counted<'e>(
         &self,
         entries: impl Iterator<Item = (&'e [u8], &'e [u8])>,

@@ -46,7 +46,7 @@ pub struct LimitOverride {
 }
 
 impl LimitOverride {
-    /// The rule of the counter.
+    /// Returns the rule of the counter.
     pub fn counting(self, settings: &EnvoySettings) -> Arc<Rule> {
         counting(self.unit, self.requests_per_unit, Algorithm::CalendarWindow, settings)
     }

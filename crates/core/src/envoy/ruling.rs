@@ -74,8 +74,8 @@ impl DescriptorLimit<'_> {
         settings.quota_mode || self.rule.is_some_and(|rule| rule.quota_mode)
     }
 
-    /// What happens to the request if the limit is exceeded. `can_quotas_refuse` is the result of
-    /// [`can_quotas_refuse`].
+    /// Returns what happens to the request if the limit is exceeded. `can_quotas_refuse` is the
+    /// result of [`can_quotas_refuse`].
     pub fn enforcement(&self, settings: &EnvoySettings, can_quotas_refuse: bool) -> Enforcement {
         let is_quota = self.is_quota(settings);
         if self.is_shadow() || (is_quota && !can_quotas_refuse) {
@@ -87,12 +87,12 @@ impl DescriptorLimit<'_> {
         }
     }
 
-    /// The name in answers; may be empty.
+    /// Returns the name in answers; may be empty.
     pub fn name(&self) -> Cow<'_, str> {
         self.rule.map_or(Cow::Borrowed(""), |rule| Cow::Borrowed(&*rule.name))
     }
 
-    /// The hits that are left.
+    /// Returns the hits that are left.
     pub fn remaining(&self, hits: &DescriptorHits) -> u32 {
         let left = u64::from(self.requests_per_unit).saturating_sub(hits.count);
         if hits.is_over { 0 } else { u32::try_from(left).unwrap_or(u32::MAX) }

@@ -101,12 +101,12 @@ impl EnvoyRules {
         self.domains.get(name)
     }
 
-    /// The policies of all domains.
+    /// Returns the policies of all domains.
     pub fn policies(&self) -> impl Iterator<Item = &Name> {
         self.domains.values().map(|domain| &domain.policy)
     }
 
-    /// The numbers of domains and of rules.
+    /// Returns the numbers of domains and of rules.
     pub fn counts(&self) -> (usize, usize) {
         (self.domains.len(), self.lines().len())
     }
@@ -139,7 +139,7 @@ impl EnvoyRules {
 }
 
 impl Domain {
-    /// A domain without rules. The error says what is wrong with the name.
+    /// Creates a domain without rules. The error says what is wrong with the name.
     fn new(name: &str, counting: Counting) -> Result<Domain, String> {
         let policy = |counting| {
             policy_name(name.as_bytes(), counting).map_err(|error| {

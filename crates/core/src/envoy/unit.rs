@@ -45,7 +45,7 @@ impl RateUnit {
         RateUnit::ALL.into_iter().find(|unit| *unit as i32 == number)
     }
 
-    /// The name.
+    /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
             RateUnit::Second => "SECOND",
@@ -58,7 +58,7 @@ impl RateUnit {
         }
     }
 
-    /// The length in seconds.
+    /// Returns the length in seconds.
     pub const fn seconds(self) -> u64 {
         match self {
             RateUnit::Second => 1,
@@ -71,7 +71,7 @@ impl RateUnit {
         }
     }
 
-    /// The length.
+    /// Returns the length.
     pub const fn length(self) -> Millis {
         Millis::from_secs(self.seconds())
     }

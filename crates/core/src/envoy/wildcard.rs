@@ -32,7 +32,7 @@ impl Wildcard {
     }
 }
 
-/// The first position of a part.
+/// Returns the first position of a part.
 fn find(text: &[u8], part: &[u8]) -> Option<usize> {
     if part.is_empty() {
         return Some(0);

@@ -258,7 +258,7 @@ fn document<T: DeserializeOwned>(text: &str) -> Result<Option<T>, String> {
     first.transpose().map_err(|error| with_line(&error))
 }
 
-/// The error, with its line.
+/// Returns the error, with its line.
 fn with_line(error: &serde_saphyr::Error) -> String {
     let said = error.to_string();
     let said = said.lines().next().unwrap_or_default();

@@ -48,7 +48,7 @@ pub struct AcquireLock {
 }
 
 impl AcquireLock {
-    /// The same request with copied names, for a request that outlives its message.
+    /// Returns the same request with copied names, for a request that outlives its message.
     pub fn detached(self) -> AcquireLock {
         AcquireLock { name: self.name.detached(), owner: self.owner.detached(), ..self }
     }
@@ -198,7 +198,7 @@ impl Waits for AcquireLock {
         }
     }
 
-    /// The time left of the current lease, whatever its owner: the lock has one slot.
+    /// Returns the time left of the current lease, whatever its owner: the lock has one slot.
     fn frees_in(outcome: &Acquisition) -> Option<Millis> {
         Some(match outcome {
             Acquisition::Held { retry_after, .. } => *retry_after,

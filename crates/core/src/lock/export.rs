@@ -44,7 +44,7 @@ impl Exported for Lock {
         Ok(Entry::new(&[], &Tenure { owner, lease, length, is_released }))
     }
 
-    /// The only page: the record, unless it has lapsed.
+    /// Returns the only page: the record, unless it has lapsed.
     fn page(&self, _: &Export<Lock>, now: Timestamp) -> Page {
         let last = self.last.iter().filter(|last| !last.has_lapsed(now));
         Page::last(last.map(|last| Entry::new(&[], last)))

@@ -29,7 +29,7 @@ pub struct LockLine {
 }
 
 impl LockLine {
-    /// The line of a stored entry.
+    /// Returns the line of a stored entry.
     pub fn from_entry(partition: &[u8], value: &[u8]) -> Result<LockLine, Unreadable> {
         let Tenure { owner, lease, length: lease_ms, is_released: released } = decode(value)?;
         let (lock, owner) = (Text::new(partition), Text(owner.into()));

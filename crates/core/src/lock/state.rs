@@ -40,12 +40,12 @@ pub(super) struct Tenure {
 }
 
 impl Lock {
-    /// The tenure of the holder; `None` if the lock is free.
+    /// Returns the tenure of the holder; `None` if the lock is free.
     pub(super) fn holder(&self, now: Timestamp) -> Option<&Tenure> {
         self.last.as_ref().filter(|last| !last.is_released && now < last.lease.expire)
     }
 
-    /// The tenure of this owner, if it holds the lock and the token matches.
+    /// Returns the tenure of this owner, if it holds the lock and the token matches.
     pub(super) fn held_by(
         &mut self,
         owner: &[u8],
@@ -58,7 +58,7 @@ impl Lock {
         })
     }
 
-    /// The number of free slots of the queue: 1 if the lock is free, otherwise 0.
+    /// Returns the number of free slots of the queue: 1 if the lock is free, otherwise 0.
     pub(super) fn free(&self, now: Timestamp) -> u32 {
         u32::from(self.holder(now).is_none())
     }

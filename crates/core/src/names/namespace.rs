@@ -43,12 +43,14 @@ impl Namespace {
         (prefix.strip_suffix(&[END]).unwrap_or_default(), rest)
     }
 
-    /// The namespace of a partition as text, for log lines; empty for the default namespace.
+    /// Returns the namespace of a partition as text, for log lines; empty for the default
+    /// namespace.
     pub fn text_of(partition: &[u8]) -> &str {
         str::from_utf8(Namespace::split(partition).0).unwrap_or_default()
     }
 
-    /// The bytes that a partition begins with because of its namespace, see [`Namespace::prefix`].
+    /// Returns the bytes that a partition begins with because of its namespace, see
+    /// [`Namespace::prefix`].
     pub fn prefix_of(partition: &[u8]) -> &[u8] {
         &partition[..prefix_length(partition)]
     }
@@ -69,14 +71,14 @@ impl Namespace {
         self.prefix.is_empty()
     }
 
-    /// The namespace as text; empty for the default namespace.
+    /// Returns the namespace as text; empty for the default namespace.
     pub fn as_str(&self) -> &str {
         // `parse` has checked it.
         Namespace::text_of(&self.prefix)
     }
 
-    /// The bytes that all partitions of the namespace begin with, and no others; empty for the
-    /// default namespace.
+    /// Returns the bytes that all partitions of the namespace begin with, and no others; empty for
+    /// the default namespace.
     pub fn prefix(&self) -> &[u8] {
         &self.prefix
     }
@@ -94,7 +96,7 @@ impl fmt::Display for Namespace {
     }
 }
 
-/// The length of the namespace at the start of a partition, with its end; 0 for the default
+/// Returns the length of the namespace at the start of a partition, with its end; 0 for the default
 /// namespace.
 pub(super) fn prefix_length(partition: &[u8]) -> usize {
     let start = &partition[..partition.len().min(NAMESPACE_BYTES_MAX + 1)];

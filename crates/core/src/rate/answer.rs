@@ -81,7 +81,7 @@ pub struct LimitUse {
 }
 
 impl LimitUse {
-    /// The usage of each limit of a rule.
+    /// Returns the usage of each limit of a rule.
     pub(super) fn of_rule(rule: &Rule, usages: &[Usage], now: Timestamp) -> Vec<LimitUse> {
         let usages = usages.iter().zip(&rule.limits).map(|(usage, limit)| LimitUse {
             count: usage.count(now),

@@ -54,12 +54,12 @@ pub(super) struct BanRecord {
 }
 
 impl BanRecord {
-    /// Its bytes, for the limits of namespaces.
+    /// Returns its bytes, for the limits of namespaces.
     pub(super) fn bytes(&self) -> u64 {
         ENTRY_BYTES + (self.reason.len() + self.actor.len()) as u64
     }
 
-    /// A ban by a rule, from now on.
+    /// Creates a ban by a rule, from now on.
     pub(super) fn new(
         now: Timestamp,
         length: Millis,

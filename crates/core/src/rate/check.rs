@@ -83,7 +83,7 @@ impl CheckRate {
         !evaluated.verdict.is_allowed()
     }
 
-    /// The event of a call that crossed a tier or set a ban.
+    /// Returns the event of a call that crossed a tier or set a ban.
     fn event(
         &self,
         verdict: Verdict,
@@ -224,7 +224,8 @@ impl Decision for CheckRate {
 }
 
 impl CheckRate {
-    /// The ban that refused the call, so that further calls of a banned key restore a lost entry.
+    /// Returns the ban that refused the call, so that further calls of a banned key restore a lost
+    /// entry.
     pub(super) fn entry(&self, outcome: &CheckOutcome) -> Option<BanEntry> {
         let CheckOutcome::Decided { answer, .. } = outcome else { return None };
         let until = answer.ban.as_ref()?.until;

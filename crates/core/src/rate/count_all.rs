@@ -94,7 +94,7 @@ impl CountAll {
         all
     }
 
-    /// The hits in an outcome. `None` if a key has usage under too many limit names.
+    /// Returns the hits in an outcome. `None` if a key has usage under too many limit names.
     pub fn to_hits(&self, outcome: &AsOf<CountAllOutcome>) -> Option<Vec<Hits>> {
         match &outcome.value {
             CountAllOutcome::TooManyNames => None,

@@ -46,7 +46,7 @@ pub enum RateEventKind {
 }
 
 impl RateEvent {
-    /// An event without tier and ban.
+    /// Creates an event without tier and ban.
     pub(super) fn new(kind: RateEventKind, key: &[u8], time: Timestamp) -> RateEvent {
         RateEvent {
             kind,
@@ -61,7 +61,7 @@ impl RateEvent {
         }
     }
 
-    /// The same event with this ban.
+    /// Returns the same event with this ban.
     pub(super) fn of_ban(self, ban: &BanRecord) -> RateEvent {
         let BanRecord { until, strikes, reason, actor, .. } = ban;
         let (reason, actor) = (Bytes::copy_from_slice(reason), Bytes::copy_from_slice(actor));

@@ -37,7 +37,7 @@ type Head = (Vec<LimitCounter>, Option<Box<BanRecord>>);
 /// A persisted answer.
 type Stored = (Timestamp, Answer);
 
-/// The keys of both scripts.
+/// Returns the keys of both scripts.
 fn keys(partition: &[u8], request: &[u8]) -> [Vec<u8>; 3] {
     let part = |part, request| key_part(partition, part, request);
     [part(b"usage", None), part(b"ban", None), part(b"replay", Some(request))]
@@ -168,7 +168,8 @@ impl Exported for Meter {
 }
 
 impl LimitCounter {
-    /// The counter as it is exported: the burst of a token bucket comes from the current limit.
+    /// Returns the counter as it is exported: the burst of a token bucket comes from the current
+    /// limit.
     pub(super) fn exported(&self) -> LimitCounter {
         let mut usage = self.usage.clone();
         if let Usage::Bucket(bucket) = &mut usage {
@@ -181,7 +182,7 @@ impl LimitCounter {
 }
 
 impl IndexBan {
-    /// The decision that writes an entry of the ban index. `None` if the name is not valid.
+    /// Returns the decision that writes an entry of the ban index. `None` if the name is not valid.
     pub fn import(
         policy: &[u8],
         part: &[u8],
@@ -220,7 +221,7 @@ fn parse_counter(reply: &mut Reply) -> Result<LimitCounter, Error> {
     Ok(LimitCounter { name, usage, notices, forget })
 }
 
-/// The usage of these numbers (`lua/lib/usage_numbers.lua`).
+/// Returns the usage of these numbers (`lua/lib/usage_numbers.lua`).
 fn usage_of(kind: u64, numbers: &[u64]) -> Option<Usage> {
     let short = |number: u64| u32::try_from(number).ok();
     let window = |start: &u64, count: &u64| Window { start: Timestamp(*start), count: *count };
@@ -242,7 +243,7 @@ fn usage_of(kind: u64, numbers: &[u64]) -> Option<Usage> {
     })
 }
 
-/// The numbers of a usage.
+/// Returns the numbers of a usage.
 fn numbers_of(usage: &Usage) -> Vec<u64> {
     match usage {
         Usage::Fixed(window) | Usage::Calendar(window) => {
@@ -259,8 +260,8 @@ fn numbers_of(usage: &Usage) -> Vec<u64> {
     }
 }
 
-/// The numbers of a counter, as `lua/rate/import.lua` reads them: kind, time to forget, number of
-/// notices, number of usage numbers, the notices, the usage numbers.
+/// Returns the numbers of a counter, as `lua/rate/import.lua` reads them: kind, time to forget,
+/// number of notices, number of usage numbers, the notices, the usage numbers.
 fn numbers_of_counter(counter: &LimitCounter) -> Vec<u64> {
     let (usage, notices) = (numbers_of(&counter.usage), counter.notices.tiers());
     let kind = counter.usage.algorithm() as u64;

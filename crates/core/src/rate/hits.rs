@@ -51,7 +51,7 @@ pub struct Hits {
 }
 
 impl Hits {
-    /// The result of a limit whose usage was read at a time.
+    /// Returns the result of a limit whose usage was read at a time.
     pub(super) fn from_usage(
         limit: &Limit,
         used: LimitUse,
@@ -69,14 +69,14 @@ impl Hits {
         Hits { count: Some(used.count), is_over, is_counted, left }
     }
 
-    /// A refusal by the fallback, with the time after which to ask again.
+    /// Returns a refusal by the fallback, with the time after which to ask again.
     pub(super) fn unknown(left: Millis) -> Hits {
         Hits { count: None, is_over: true, is_counted: false, left }
     }
 }
 
 impl Rule {
-    /// A rule for [`CountHits`], with one limit of this name.
+    /// Returns a rule for [`CountHits`], with one limit of this name.
     pub fn counting(
         name: &[u8],
         algorithm: Algorithm,
@@ -103,7 +103,7 @@ impl Rule {
 }
 
 impl CountHits {
-    /// The hits in an outcome. `None` if the key has usage under too many limit names.
+    /// Returns the hits in an outcome. `None` if the key has usage under too many limit names.
     pub fn to_hits(&self, outcome: &AsOf<CheckOutcome>) -> Option<Hits> {
         let CheckOutcome::Decided { answer, .. } = &outcome.value else { return None };
         let is_over = self.is_over(answer);
@@ -122,7 +122,7 @@ impl CountHits {
         !answer.is_allowed() || answer.limits.first().is_some_and(is_full)
     }
 
-    /// The smallest count that is over the limit.
+    /// Returns the smallest count that is over the limit.
     pub(super) fn over_from(&self) -> u64 {
         let is_report = !self.reports || self.check.cost > 0;
         u64::from(self.max) + u64::from(is_report)

@@ -61,7 +61,7 @@ impl Of {
         Ok(Of { policy: policy.map(Text::new), key: Text::new(key) })
     }
 
-    /// The partition.
+    /// Returns the partition.
     fn name(&self) -> Result<MeterName, &'static str> {
         let parse = |name: &Text| Name::parse(Bytes::from(name.0.clone()));
         let policy = self.policy.as_ref().map(parse).transpose()?;
@@ -75,7 +75,7 @@ impl Of {
 }
 
 impl RateLine {
-    /// The line of a head.
+    /// Returns the line of a head.
     pub fn from_entry(partition: &[u8], value: &[u8]) -> Result<RateLine, Unreadable> {
         let (counters, ban) = decode(value)?;
         Ok(RateLine { of: Of::new(partition)?, counters, ban })
@@ -83,7 +83,7 @@ impl RateLine {
 }
 
 impl AnswerLine {
-    /// The line of a stored answer.
+    /// Returns the line of a stored answer.
     pub fn from_entry(partition: &[u8], request: &[u8], value: &[u8]) -> Result<Self, Unreadable> {
         let (forget, answer) = decode(value)?;
         Ok(AnswerLine { of: Of::new(partition)?, request: Text::new(request), answer, forget })
@@ -108,7 +108,7 @@ impl EntryLine for RateLine {
         }
     }
 
-    /// When all usage and the ban have expired.
+    /// Returns when all usage and the ban have expired.
     fn forget(&self) -> Option<u64> {
         let counters = self.counters.iter().map(|counter| counter.forget.0);
         let ban = self.ban.as_ref().map(|ban| ban.forget.0);

@@ -24,7 +24,7 @@ impl Log {
         History::append(&mut self.history, event, HISTORY, now);
     }
 
-    /// The events after a cursor.
+    /// Returns the events after a cursor.
     pub(super) fn page(&self, after: After) -> EventPage<RateEvent> {
         History::page(self.history.as_deref(), after)
     }

@@ -72,7 +72,7 @@ impl LimitCounter {
     }
 }
 
-/// The time from which a counter of this limit has no effect.
+/// Returns the time from which a counter of this limit has no effect.
 fn forget(limit: &Limit, usage: &Usage, notices: &Notices, now: Timestamp) -> Timestamp {
     let noticed = if notices.is_empty() { 0 } else { limit.window.micros() };
     Timestamp(now.0 + usage.reset(limit, now).max(noticed))
@@ -131,7 +131,7 @@ impl<'de> Deserialize<'de> for Notices {
 }
 
 impl Notices {
-    /// The notices of the current window, which began at `since`.
+    /// Returns the notices of the current window, which began at `since`.
     fn since(&self, since: u64, now: Timestamp) -> Notices {
         let Some(sent) = &self.0 else { return Notices(None) };
         let present = sent.tiers.iter().filter(|(_, at)| at.0 >= since);
@@ -171,7 +171,7 @@ impl Meter {
         self.event.take()
     }
 
-    /// The usage of each limit of a rule at `now`.
+    /// Returns the usage of each limit of a rule at `now`.
     pub(super) fn load(&self, rule: &Rule, now: Timestamp) -> Loaded {
         let (mut notices, mut moved) = (Notices::default(), false);
         let usages = rule.limits.iter().enumerate().map(|(index, limit)| {
@@ -238,7 +238,7 @@ impl Meter {
             && counters.iter().zip(limits).all(|(counter, limit)| counter.is_of(limit))
     }
 
-    /// The number of live counters that do not belong to the rule.
+    /// Returns the number of live counters that do not belong to the rule.
     pub(super) fn others(&self, rule: &Rule, now: Timestamp) -> usize {
         let ours = |counter: &&LimitCounter| rule.limits.iter().any(|limit| counter.is_of(limit));
         self.live(now).filter(|counter| !ours(counter)).count()
@@ -251,12 +251,12 @@ impl Meter {
         existed
     }
 
-    /// The last ban, while it counts as a strike.
+    /// Returns the last ban, while it counts as a strike.
     pub(super) fn ban(&self, now: Timestamp) -> Option<&BanRecord> {
         self.ban.as_deref().filter(|ban| ban.forget > now)
     }
 
-    /// The counters that still have an effect.
+    /// Returns the counters that still have an effect.
     pub(super) fn live(&self, now: Timestamp) -> impl Iterator<Item = &LimitCounter> {
         self.counters.iter().filter(move |counter| counter.forget > now)
     }

@@ -32,8 +32,8 @@ pub struct MeterName {
 }
 
 impl MeterName {
-    /// The name of a key under a policy, or under the rules that come with calls. The namespace is
-    /// that of the policy, otherwise that of the key.
+    /// Creates the name of a key under a policy, or under the rules that come with calls. The
+    /// namespace is that of the policy, otherwise that of the key.
     pub fn new(policy: Option<&Name>, key: &Name) -> MeterName {
         let (prefix, local) = key.split();
         let shard = policy.map(|policy| {
@@ -48,7 +48,7 @@ impl MeterName {
         }
     }
 
-    /// The partition.
+    /// Returns the partition.
     pub fn as_bytes(&self) -> &[u8] {
         &self.joined
     }
@@ -63,24 +63,24 @@ impl MeterName {
         Some((policy.map(|end| &head[..end]), key))
     }
 
-    /// The hash tag: the shard, or the partition without a policy.
+    /// Returns the hash tag: the shard, or the partition without a policy.
     pub fn tag(&self) -> &[u8] {
         if self.has_events() { &self.joined[..self.head] } else { &self.joined }
     }
 
-    /// The partition of its ban index: the policy, or the prefix of the namespace for rules that
-    /// come with calls.
+    /// Returns the partition of its ban index: the policy, or the prefix of the namespace for rules
+    /// that come with calls.
     pub fn index(&self) -> &[u8] {
         let end = if self.has_events() { self.policy } else { self.head };
         &self.joined[..end]
     }
 
-    /// The key, as callers see it.
+    /// Returns the key, as callers see it.
     pub fn key(&self) -> &[u8] {
         &self.joined[self.head + 1..]
     }
 
-    /// The policy with its namespace; `None` for rules that come with calls.
+    /// Returns the policy with its namespace; `None` for rules that come with calls.
     pub fn policy(&self) -> Option<&[u8]> {
         self.has_events().then(|| self.index())
     }
@@ -110,8 +110,8 @@ impl MeterName {
     }
 }
 
-/// The part of a Redis key of a partition after the hash tag, as [`MeterName::push_key`] and
-/// [`MeterName::push_replay_key`] build it.
+/// Returns the part of a Redis key of a partition after the hash tag, as [`MeterName::push_key`]
+/// and [`MeterName::push_replay_key`] build it.
 pub(super) fn key_part(partition: &[u8], part: &[u8], request: Option<&[u8]>) -> Vec<u8> {
     let key = match MeterName::split(partition) {
         Some((Some(_), key)) => Some(key),
@@ -131,15 +131,15 @@ pub(super) fn key_part(partition: &[u8], part: &[u8], request: Option<&[u8]>) ->
     )
 }
 
-/// The tag `POLICY/NN` of a shard. Tags of different policies differ, because the tag without its
-/// last three bytes is the policy.
+/// Returns the tag `POLICY/NN` of a shard. Tags of different policies differ, because the tag
+/// without its last three bytes is the policy.
 pub fn shard_tag(policy: &Name, shard: usize) -> Box<[u8]> {
     let digits = [b'/', b'0' + (shard / 10) as u8, b'0' + (shard % 10) as u8];
     [policy.as_bytes(), &digits].concat().into()
 }
 
-/// The shard of a key: FNV-1a with 32 bits, folded to 5. Stored Redis keys depend on it, so it must
-/// never change.
+/// Returns the shard of a key: FNV-1a with 32 bits, folded to 5. Stored Redis keys depend on it, so
+/// it must never change.
 fn shard(key: &[u8]) -> usize {
     let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
     let hash = key.iter().fold(0x811c_9dc5, step);

@@ -63,7 +63,7 @@ impl Policies {
         Ok(Policies { by_name, domains: BTreeSet::new() })
     }
 
-    /// The rule of a policy for a key; `None` if the policy does not exist.
+    /// Returns the rule of a policy for a key; `None` if the policy does not exist.
     pub fn rule(&self, policy: &Name, key: &Name) -> Option<&Arc<Rule>> {
         let NamespacePolicy { policy, overrides, .. } = self.entry(policy)?;
         Some(overrides.first(key).map_or(&policy.rule, |index| &policy.overrides[index].rule))
@@ -80,13 +80,13 @@ impl Policies {
         self.entry(policy).is_some() || is_domain()
     }
 
-    /// The policies, and the names of domains: their keys can be banned, reset and watched.
+    /// Returns the policies, and the names of domains: their keys can be banned, reset and watched.
     #[must_use]
     pub fn with_domains(self, domains: impl Iterator<Item = Name>) -> Policies {
         Policies { domains: domains.collect(), ..self }
     }
 
-    /// The policies of a namespace, in order of name.
+    /// Returns the policies of a namespace, in order of name.
     pub fn in_namespace(&self, namespace: &Namespace) -> impl Iterator<Item = &Policy> {
         self.by_name.values().filter_map(|entries| {
             let mut entries = entries.iter();

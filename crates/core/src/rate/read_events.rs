@@ -23,7 +23,7 @@ pub struct ReadRateEvents {
 }
 
 impl ReadRateEvents {
-    /// A read of this shard, 0 to [`super::SHARDS`] − 1.
+    /// Creates a read of this shard, 0 to [`super::SHARDS`] − 1.
     pub fn new(policy: &Name, shard: usize, after: After) -> ReadRateEvents {
         ReadRateEvents { tag: shard_tag(policy, shard), after }
     }

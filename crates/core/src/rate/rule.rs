@@ -100,7 +100,7 @@ pub enum TierAction {
 }
 
 impl Tier {
-    /// The duration of the ban for this strike; the first strike is 1.
+    /// Returns the duration of the ban for this strike; the first strike is 1.
     pub(super) fn ban_duration(&self, strike: u32) -> Millis {
         let last = self.ban_durations.len().saturating_sub(1);
         let index = (strike.max(1) as usize - 1).min(last);
@@ -109,7 +109,7 @@ impl Tier {
 }
 
 impl Rule {
-    /// The index of the highest tier whose `above` is below `count`.
+    /// Returns the index of the highest tier whose `above` is below `count`.
     pub(super) fn level(&self, count: u64) -> Option<usize> {
         self.tiers.iter().rposition(|tier| u64::from(tier.above) < count)
     }
@@ -147,13 +147,13 @@ impl Rule {
 }
 
 impl Limit {
-    /// The length of a sub-bucket of a sliding window, µs: the largest power of two that is at most
-    /// a sixtieth of the window.
+    /// Returns the length of a sub-bucket of a sliding window, µs: the largest power of two that is
+    /// at most a sixtieth of the window.
     pub(super) fn bucket_width(&self) -> u64 {
         1 << (self.window.micros() / SUB_BUCKETS).max(1).ilog2()
     }
 
-    /// The number that only this algorithm needs.
+    /// Returns the number that only this algorithm needs.
     fn extra(&self) -> u64 {
         match self.algorithm {
             Algorithm::FixedWindow => 0,

@@ -28,7 +28,7 @@ pub(super) struct SlidingWindow {
 }
 
 impl SlidingWindow {
-    /// A window without calls.
+    /// Creates a window without calls.
     pub(super) fn empty(limit: &Limit) -> SlidingWindow {
         SlidingWindow { width: limit.bucket_width(), buckets: Vec::new() }
     }
@@ -61,12 +61,13 @@ impl SlidingWindow {
         self.width != limit.bucket_width() || last * self.width > now.0
     }
 
-    /// The number of calls in the window.
+    /// Returns the number of calls in the window.
     pub(super) fn count(&self) -> u64 {
         self.buckets.iter().map(|(_, count)| u64::from(*count)).sum()
     }
 
-    /// Time in µs until enough sub-buckets have expired for a call of this cost; 0 for now.
+    /// Returns the time in µs until enough sub-buckets have expired for a call of this cost; 0 for
+    /// now.
     pub(super) fn wait(&self, limit: &Limit, cost: u32, now: Timestamp) -> u64 {
         let count = self.count();
         if !limit.refuses(count, cost) {
@@ -87,12 +88,12 @@ impl SlidingWindow {
         self.add(now.0 / self.width, cost);
     }
 
-    /// Time in µs until all calls have expired.
+    /// Returns the time in µs until all calls have expired.
     pub(super) fn reset(&self, limit: &Limit, now: Timestamp) -> u64 {
         self.buckets.last().map_or(0, |(number, _)| self.gives_back(*number, limit) - now.0)
     }
 
-    /// The time in µs at which the calls of a sub-bucket expire.
+    /// Returns the time in µs at which the calls of a sub-bucket expire.
     fn gives_back(&self, number: u64, limit: &Limit) -> u64 {
         (number + 1) * self.width + limit.window.micros()
     }

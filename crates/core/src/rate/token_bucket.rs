@@ -58,7 +58,7 @@ mod unexported {
 /// A duration: whole µs, and a numerator over `max`.
 type Length = (u64, u32);
 
-/// The duration of n emission intervals.
+/// Returns the duration of n emission intervals.
 fn intervals(n: u32, window: u64, max: u32) -> Length {
     let (whole, rest) = (window / u64::from(max), window % u64::from(max));
     let parts = u64::from(n) * rest;
@@ -66,7 +66,7 @@ fn intervals(n: u32, window: u64, max: u32) -> Length {
 }
 
 impl TokenBucket {
-    /// A full bucket: no call is counted.
+    /// Creates a full bucket: no call is counted.
     pub(super) fn full(limit: &Limit, now: Timestamp) -> TokenBucket {
         let (max, burst) = (limit.max, limit.burst);
         TokenBucket { tat: now.0, part: 0, max, burst, window: limit.window.micros(), seen: now }
@@ -80,8 +80,8 @@ impl TokenBucket {
         limit.max > 0 && (self.seen > now || !same)
     }
 
-    /// The bucket as of `now`, under the limit's current numbers. The number of counted calls stays
-    /// the same.
+    /// Returns the bucket as of `now`, under the limit's current numbers. The number of counted
+    /// calls stays the same.
     pub(super) fn drain(&self, limit: &Limit, now: Timestamp) -> TokenBucket {
         if self.max == 0 || limit.max == 0 {
             return TokenBucket::full(limit, now);
@@ -96,9 +96,10 @@ impl TokenBucket {
         TokenBucket { tat, part, max: limit.max, burst: limit.burst, window, seen: now }
     }
 
-    /// The debt of the same number of calls under the limit's numbers. Debt × max = calls × window,
-    /// so a changed `max` keeps the product and a changed window scales it. Computed in doubles,
-    /// like the script: exact except for the largest values, where the error is below 1 µs.
+    /// Returns the debt of the same number of calls under the limit's numbers. Debt × max = calls ×
+    /// window, so a changed `max` keeps the product and a changed window scales it. Computed in
+    /// doubles, like the script: exact except for the largest values, where the error is below 1
+    /// µs.
     fn rescale(&self, debt: Length, limit: &Limit) -> Length {
         let window = limit.window.micros();
         let mut calls = debt.0 as f64 * f64::from(self.max) + f64::from(debt.1);
@@ -113,7 +114,7 @@ impl TokenBucket {
         (calls / max, (calls % max) as u32).min((FILL_MAX.micros(), 0))
     }
 
-    /// Time in µs until a call of this cost conforms; 0 for now.
+    /// Returns the time in µs until a call of this cost conforms; 0 for now.
     pub(super) fn wait(&self, cost: u32, now: Timestamp) -> u64 {
         let wanted = self.with(cost, now);
         let most = intervals(self.burst, self.window, self.max);
@@ -131,7 +132,7 @@ impl TokenBucket {
         (self.tat, self.part) = (now.0 + whole, part);
     }
 
-    /// The smallest number of calls with this debt; at most the burst.
+    /// Returns the smallest number of calls with this debt; at most the burst.
     pub(super) fn count(&self, now: Timestamp) -> u32 {
         let debt = self.debt(now);
         let parts = u128::from(debt.0) * u128::from(self.max) + u128::from(debt.1);
@@ -139,18 +140,18 @@ impl TokenBucket {
         u32::try_from(calls).unwrap_or(u32::MAX).min(self.burst)
     }
 
-    /// Time in µs until the bucket is full.
+    /// Returns the time in µs until the bucket is full.
     pub(super) fn reset(&self, now: Timestamp) -> u64 {
         let (whole, part) = self.debt(now);
         whole + u64::from(part > 0)
     }
 
-    /// How far `tat` is ahead of now.
+    /// Returns how far `tat` is ahead of now.
     fn debt(&self, now: Timestamp) -> Length {
         if self.tat < now.0 { (0, 0) } else { (self.tat - now.0, self.part) }
     }
 
-    /// How far `tat` would be ahead after a call of this cost.
+    /// Returns how far `tat` would be ahead after a call of this cost.
     fn with(&self, cost: u32, now: Timestamp) -> Length {
         let (debt, more) = (self.debt(now), intervals(cost, self.window, self.max));
         let parts = u64::from(debt.1) + u64::from(more.1);

@@ -55,7 +55,7 @@ pub(super) mod form {
 }
 
 impl Usage {
-    /// The algorithm that counted it.
+    /// Returns the algorithm that counted it.
     pub(super) fn algorithm(&self) -> Algorithm {
         match self {
             Usage::Fixed(_) => Algorithm::FixedWindow,
@@ -75,8 +75,8 @@ impl Usage {
         }
     }
 
-    /// The usage at `now` under the current numbers of the limit, from stored usage of the same
-    /// algorithm.
+    /// Returns the usage at `now` under the current numbers of the limit, from stored usage of the
+    /// same algorithm.
     pub(super) fn load(limit: &Limit, stored: Option<&Usage>, now: Timestamp) -> Usage {
         match stored {
             None => Usage::none(limit, now),
@@ -101,8 +101,8 @@ impl Usage {
         }
     }
 
-    /// Time in µs until a call of this cost passes; 0 for now. The length of the window if waiting
-    /// does not help, because the cost is above the ceiling.
+    /// Returns the time in µs until a call of this cost passes; 0 for now. The length of the window
+    /// if waiting does not help, because the cost is above the ceiling.
     pub(super) fn wait(&self, limit: &Limit, cost: u32, now: Timestamp) -> u64 {
         if cost > limit.ceiling {
             return limit.window.micros();
@@ -123,7 +123,7 @@ impl Usage {
         }
     }
 
-    /// The current count.
+    /// Returns the current count.
     pub(super) fn count(&self, now: Timestamp) -> u64 {
         match self {
             Usage::Fixed(window) | Usage::Calendar(window) => window.count,
@@ -132,7 +132,7 @@ impl Usage {
         }
     }
 
-    /// Time in µs until the count is 0 again; 0 if it is.
+    /// Returns the time in µs until the count is 0 again; 0 if it is.
     pub(super) fn reset(&self, limit: &Limit, now: Timestamp) -> u64 {
         match self {
             Usage::Fixed(window) | Usage::Calendar(window) => window.reset(limit, now),
@@ -141,7 +141,7 @@ impl Usage {
         }
     }
 
-    /// The start of the current window in µs. Notices from then on belong to it.
+    /// Returns the start of the current window in µs. Notices from then on belong to it.
     pub(super) fn notices_since(&self, limit: &Limit, now: Timestamp) -> u64 {
         match self {
             Usage::Fixed(window) | Usage::Calendar(window) => window.start.0,

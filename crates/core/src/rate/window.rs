@@ -17,7 +17,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// The current fixed window, with the stored count if that window has not ended.
+    /// Returns the current fixed window, with the stored count if that window has not ended.
     pub(super) fn fixed(limit: &Limit, stored: Option<Window>, now: Timestamp) -> Window {
         match stored {
             Some(window) if now < window.start.after(limit.window) => {
@@ -28,7 +28,7 @@ impl Window {
         }
     }
 
-    /// The current calendar window, with the stored count if it belongs to it.
+    /// Returns the current calendar window, with the stored count if it belongs to it.
     pub(super) fn calendar(limit: &Limit, stored: Option<Window>, now: Timestamp) -> Window {
         let length = limit.window.micros();
         let start = (now.0 + limit.shift) / length * length;
@@ -39,7 +39,7 @@ impl Window {
         Window { start, count }
     }
 
-    /// Time in µs until a call of this cost passes: 0, or the rest of the window.
+    /// Returns the time in µs until a call of this cost passes: 0, or the rest of the window.
     pub(super) fn wait(&self, limit: &Limit, cost: u32, now: Timestamp) -> u64 {
         if limit.refuses(self.count, cost) { self.end(limit, now) } else { 0 }
     }
@@ -49,12 +49,12 @@ impl Window {
         self.count = (self.count + u64::from(cost)).min(WINDOW_COUNT_MAX);
     }
 
-    /// Time in µs until the count is 0 again.
+    /// Returns the time in µs until the count is 0 again.
     pub(super) fn reset(&self, limit: &Limit, now: Timestamp) -> u64 {
         if self.count == 0 { 0 } else { self.end(limit, now) }
     }
 
-    /// Time in µs until the window ends.
+    /// Returns the time in µs until the window ends.
     fn end(&self, limit: &Limit, now: Timestamp) -> u64 {
         self.start.after(limit.window).0 - now.0
     }

@@ -30,7 +30,7 @@ pub enum Change<'a> {
 }
 
 impl Change<'_> {
-    /// The number of bytes of the encoded change.
+    /// Returns the number of bytes of the encoded change.
     pub fn size(&self) -> usize {
         let (key, value): (&[u8], &[u8]) = match self {
             Change::Put(key, value) | Change::Insert(key, value) => (key, value),
@@ -58,12 +58,12 @@ const CLEAR: u8 = b'c';
 const LENGTH: usize = size_of::<u32>();
 
 impl Row {
-    /// An empty batch with space for this many bytes.
+    /// Creates an empty batch with space for this many bytes.
     pub fn with_capacity(bytes: usize) -> Row {
         Row { bytes: Vec::with_capacity(bytes), ..Row::default() }
     }
 
-    /// The number of changes.
+    /// Returns the number of changes.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -73,12 +73,12 @@ impl Row {
         self.len == 0
     }
 
-    /// The number of bytes of the changes.
+    /// Returns the number of bytes of the changes.
     pub fn size(&self) -> usize {
         self.end
     }
 
-    /// The size of the buffer in bytes.
+    /// Returns the size of the buffer in bytes.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
@@ -91,12 +91,12 @@ impl Row {
         self.len += later.len;
     }
 
-    /// The changes, in order.
+    /// Returns the changes, in order.
     pub fn iter(&self) -> impl Iterator<Item = Change<'_>> {
         decode_changes(self.bytes())
     }
 
-    /// The encoded changes.
+    /// Returns the encoded changes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.end]
     }
@@ -132,7 +132,7 @@ impl Row {
     }
 }
 
-/// The changes of an encoded batch, in order.
+/// Returns the changes of an encoded batch, in order.
 pub fn decode_changes(mut rest: &[u8]) -> impl Iterator<Item = Change<'_>> {
     from_fn(move || {
         let (letter, lengths) = rest.split_first()?;
@@ -151,7 +151,7 @@ pub fn decode_changes(mut rest: &[u8]) -> impl Iterator<Item = Change<'_>> {
     })
 }
 
-/// The encoded length of a key or a value. Both are bounded by the size of a request.
+/// Returns the encoded length of a key or a value. Both are bounded by the size of a request.
 fn length_of(bytes: usize) -> [u8; LENGTH] {
     u32::try_from(bytes).unwrap_or(u32::MAX).to_le_bytes()
 }
@@ -213,7 +213,7 @@ impl Changes {
         self.push(CLEAR, part, |_| ());
     }
 
-    /// The collected write batch.
+    /// Returns the collected write batch.
     pub fn row(&self) -> &Row {
         &self.row
     }

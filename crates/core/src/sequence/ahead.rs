@@ -50,7 +50,7 @@ struct ReservedAhead {
 }
 
 impl Ahead {
-    /// A persisted reservation.
+    /// Returns a persisted reservation.
     pub(super) fn restored(upto: u64) -> Ahead {
         let last = ReservedAhead { upto, change: 0 };
         Ahead { reserved: [ReservedAhead::default(), last], size: FEWEST, ..Ahead::default() }
@@ -80,7 +80,8 @@ impl Ahead {
         }
     }
 
-    /// The change that reserves `last`; 0 for none. `change` is the number of a new reservation.
+    /// Returns the change that reserves `last`; 0 for none. `change` is the number of a new
+    /// reservation.
     pub(super) fn change(&mut self, last: u64, change: u64) -> u64 {
         let [before, newest] = &mut self.reserved;
         if std::mem::take(&mut self.is_new) {

@@ -23,12 +23,12 @@ pub struct Range {
 }
 
 impl Range {
-    /// The first value.
+    /// Returns the first value.
     pub fn first(&self) -> u64 {
         self.last - (self.count - 1) * self.step
     }
 
-    /// The values in ascending order.
+    /// Returns the values in ascending order.
     pub fn values(self) -> impl Iterator<Item = u64> {
         (0..self.count).map(move |i| self.first() + i * self.step)
     }

@@ -49,12 +49,12 @@ impl Unit {
         Unit::Millisecond,
     ];
 
-    /// The name in keys, arguments and errors.
+    /// Returns the name in keys, arguments and errors.
     pub(super) fn name(self) -> &'static str {
         ["year", "month", "day", "hour", "minute", "second", "millisecond"][self as usize]
     }
 
-    /// The length in µs; `None` for years and months, whose length varies.
+    /// Returns the length in µs; `None` for years and months, whose length varies.
     pub(super) fn length(self) -> Option<u64> {
         match self {
             Unit::Year | Unit::Month => None,
@@ -66,17 +66,17 @@ impl Unit {
         }
     }
 
-    /// The number of digits; a four-digit year is handled separately.
+    /// Returns the number of digits; a four-digit year is handled separately.
     pub(super) fn digits(self) -> u32 {
         if self == Unit::Millisecond { 3 } else { 2 }
     }
 
-    /// The smallest number of the unit: months and days start at 1.
+    /// Returns the smallest number of the unit: months and days start at 1.
     pub(super) fn least(self) -> u64 {
         u64::from(matches!(self, Unit::Month | Unit::Day))
     }
 
-    /// The period that contains the local time `local`, in µs since 2000.
+    /// Returns the period that contains the local time `local`, in µs since 2000.
     pub(super) fn period(self, local: u64) -> u64 {
         match self.length() {
             Some(length) => local / length,
@@ -87,7 +87,7 @@ impl Unit {
         }
     }
 
-    /// The first period of this unit within a period of the next coarser unit.
+    /// Returns the first period of this unit within a period of the next coarser unit.
     pub(super) fn first_within(self, coarser: u64) -> u64 {
         match self {
             Unit::Year => coarser,
@@ -99,7 +99,7 @@ impl Unit {
         }
     }
 
-    /// The numbers of a period, from the year (since 2000) down to this unit.
+    /// Returns the numbers of a period, from the year (since 2000) down to this unit.
     pub(super) fn numbers(self, period: u64) -> [u64; 7] {
         let mut numbers = [0; 7];
         let mut rest = period;
@@ -118,8 +118,8 @@ impl Unit {
     }
 }
 
-/// The local time of the calendar in µs since 2000, for the `shift` of [`shift`]. Times before 2000
-/// become 0.
+/// Returns the local time of the calendar in µs since 2000, for the `shift` of [`shift`]. Times
+/// before 2000 become 0.
 pub(super) fn local(now: Timestamp, shift: i64) -> u64 {
     (now.0 as i64 + shift).max(0) as u64
 }
@@ -138,7 +138,7 @@ fn date(day: u64) -> (u64, u64, u64) {
     (year, month + 1, day - first_day(year * 12 + month) + 1)
 }
 
-/// The first day, counted from 2000-01-01, of a month counted from 2000-01.
+/// Returns the first day, counted from 2000-01-01, of a month counted from 2000-01.
 fn first_day(month: u64) -> u64 {
     let (year, month) = (month / 12, month % 12);
     let leap = u64::from(year.is_multiple_of(4) && month >= 2);
@@ -151,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    /// The numbers of a period, computed by an independent calendar.
+    /// Returns the numbers of a period, computed by an independent calendar.
     fn known(local: u64) -> Vec<u64> {
         let instant = UNIX_EPOCH + Duration::from_micros(local + EPOCH as u64);
         let text = humantime::format_rfc3339_millis(instant).to_string();

@@ -44,7 +44,8 @@ pub struct ReservedBlock {
 }
 
 impl Counter {
-    /// The last reserved value that replicas have, from the stored mark and the caller's knowledge.
+    /// Returns the last reserved value that replicas have, from the stored mark and the caller's
+    /// knowledge.
     pub(super) fn confirmed(&self, known: Option<&ReservedBlock>) -> u64 {
         // The embedded engine has a single epoch, so the caller's knowledge is always valid.
         let known = known.map_or(0, |known| known.upto);

@@ -52,29 +52,30 @@ impl Dating {
         ))
     }
 
-    /// The numbers per period: `10^width`, without 0 if numbers start at 1.
+    /// Returns the numbers per period: `10^width`, without 0 if numbers start at 1.
     pub(super) fn capacity(&self) -> u64 {
         10u64.pow(self.width) - self.start
     }
 
-    /// The largest value: the last number of the year 2099.
+    /// Returns the largest value: the last number of the year 2099.
     pub(super) fn value_max(&self) -> u64 {
         self.periods() * self.capacity() - 1
     }
 
-    /// How far ahead of the clock a floor or a step may move a sequence.
+    /// Returns how far ahead of the clock a floor or a step may move a sequence.
     pub fn ahead_max(&self) -> Millis {
         self.ahead_max
     }
 
-    /// The maximum number of values to reserve at once: those of one period, or of all periods
-    /// within [`ahead_max`](Dating::ahead_max). A failover skips at most this many.
+    /// Returns the maximum number of values to reserve at once: those of one period, or of all
+    /// periods within [`ahead_max`](Dating::ahead_max). A failover skips at most this many.
     pub fn reserve_max(&self) -> u64 {
         let periods = self.unit.length().map_or(1, |length| self.ahead_max.micros() / length);
         self.capacity().saturating_mul(periods.max(1))
     }
 
-    /// The values per second of clock time, for the size of a reservation; 0 if a period is longer than a second.
+    /// Returns the values per second of clock time, for the size of a reservation; 0 if a period is
+    /// longer than a second.
     pub fn values_per_second(&self) -> u64 {
         const SECOND: u64 = 1_000_000;
         self.unit.length().map_or(0, |length| SECOND / length * self.capacity())
@@ -91,7 +92,7 @@ impl Dating {
         Dating { ahead_max: self.ahead_max.max(Millis::from_secs(1)), ..self.clone() }
     }
 
-    /// The parameters in the form that `lua/lib/calendar.lua` reads.
+    /// Returns the parameters in the form that `lua/lib/calendar.lua` reads.
     pub(super) fn packed(&self) -> String {
         let unit = self.unit.length().map(|length| length.to_string());
         let unit = unit.as_deref().unwrap_or(self.unit.name());
@@ -99,12 +100,12 @@ impl Dating {
         format!("{unit} {shift} {} {ahead}", self.capacity())
     }
 
-    /// The first value of the period that contains `now`.
+    /// Returns the first value of the period that contains `now`.
     pub(super) fn first(&self, now: Timestamp) -> u64 {
         self.unit.period(calendar::local(now, self.shift())) * self.capacity()
     }
 
-    /// The largest value that a floor or a step may reach at `now`.
+    /// Returns the largest value that a floor or a step may reach at `now`.
     pub(super) fn furthest(&self, now: Timestamp) -> u64 {
         self.first(now.after(self.ahead_max)) + self.capacity() - 1
     }
@@ -126,8 +127,8 @@ impl Dating {
         period * 10u64.pow(self.width) + number
     }
 
-    /// The smallest value whose wire form is at least `wire`; `None` beyond 2099. Digits that are
-    /// no valid time, such as second 60, become the next valid time.
+    /// Returns the smallest value whose wire form is at least `wire`; `None` beyond 2099. Digits
+    /// that are no valid time, such as second 60, become the next valid time.
     pub fn at_least(&self, wire: u64) -> Option<u64> {
         let (mut rest, number) = (wire / 10u64.pow(self.width), wire % 10u64.pow(self.width));
         let mut numbers = [0; 7];
@@ -155,12 +156,12 @@ impl Dating {
         (value <= self.value_max()).then_some(value)
     }
 
-    /// The units below the year, down to the finest.
+    /// Returns the units below the year, down to the finest.
     fn finer(&self) -> &'static [Unit] {
         &Unit::ALL[1..=self.unit as usize]
     }
 
-    /// The number of periods in 100 years.
+    /// Returns the number of periods in 100 years.
     fn periods(&self) -> u64 {
         let mut periods = YEARS;
         for unit in self.finer() {
@@ -169,7 +170,7 @@ impl Dating {
         periods
     }
 
-    /// An upper bound of the wire form; `None` on overflow.
+    /// Returns an upper bound of the wire form; `None` on overflow.
     fn wire_max(&self) -> Option<u128> {
         let finer: u32 = self.finer().iter().map(|unit| unit.digits()).sum();
         let year: u128 = if self.long_year { 2100 } else { 100 };

@@ -29,7 +29,7 @@ pub(super) enum Piece {
 }
 
 impl Layout {
-    /// The calendar, which determines how values are numbered; `None` without a calendar.
+    /// Returns the calendar, which determines how values are numbered; `None` without a calendar.
     pub fn dating(&self) -> Option<&Dating> {
         self.dating.as_ref()
     }

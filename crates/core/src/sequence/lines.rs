@@ -50,7 +50,7 @@ fn split(partition: &[u8]) -> (Text, Option<Text>) {
     (parts.next().unwrap_or_default(), parts.next())
 }
 
-/// The partition of a sequence with this calendar.
+/// Returns the partition of a sequence with this calendar.
 fn partition(sequence: &Text, calendar: Option<&Text>) -> Vec<u8> {
     match calendar {
         Some(calendar) => [&sequence.0[..], &[SEPARATOR], &calendar.0].concat(),
@@ -64,7 +64,7 @@ fn check_names(sequence: &Text, calendar: Option<&Text>, checked: &mut Checked) 
 }
 
 impl SequenceLine {
-    /// The line of a head. `None` for a sequence that has only reserved values.
+    /// Returns the line of a head. `None` for a sequence that has only reserved values.
     pub fn from_entry(partition: &[u8], value: &[u8]) -> Result<Option<Self>, Unreadable> {
         let (last, _): Head = decode(value)?;
         let (sequence, calendar) = split(partition);
@@ -73,7 +73,7 @@ impl SequenceLine {
 }
 
 impl RangeLine {
-    /// The line of a stored answer.
+    /// Returns the line of a stored answer.
     pub fn from_entry(partition: &[u8], request: &[u8], value: &[u8]) -> Result<Self, Unreadable> {
         let (forget, (range, floor_applied)) = decode(value)?;
         let ((sequence, calendar), request) = (split(partition), Text::new(request));

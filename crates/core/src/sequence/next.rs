@@ -45,12 +45,12 @@ pub struct NextSequence {
 }
 
 impl NextSequence {
-    /// The difference between the last value and the first.
+    /// Returns the difference between the last value and the first.
     fn span(&self) -> u64 {
         (self.count - 1) * self.step
     }
 
-    /// The allocation after `last`. `confirmed` is the last reserved value; `None` without
+    /// Returns the allocation after `last`. `confirmed` is the last reserved value; `None` without
     /// reservations. `now` is the time of the calendar.
     fn allot(&self, last: Option<u64>, confirmed: Option<u64>, now: Timestamp) -> Allocation {
         let dating = self.sequence.dating();

@@ -149,8 +149,8 @@ impl PatternParts {
         Ok(())
     }
 
-    /// The finest unit of the pattern. Fails if a coarser unit is missing, because serials would
-    /// repeat.
+    /// Returns the finest unit of the pattern. Fails if a coarser unit is missing, because serials
+    /// would repeat.
     fn finest(&self) -> Result<Option<Unit>, String> {
         let Some(finest) = self.units.iter().max() else { return Ok(None) };
         let missing = Unit::ALL[..*finest as usize].iter().find(|unit| !self.units.contains(unit));

@@ -70,8 +70,8 @@ impl Recorded for Counter {
     }
 }
 
-/// The head of a sequence after a loss: its last value is the last reserved one. `None` if the head
-/// stays as it is.
+/// Returns the head of a sequence after a loss: its last value is the last reserved one. `None` if
+/// the head stays as it is.
 pub fn above_reserved(head: &[u8], reserved: &[u8]) -> Result<Option<Vec<u8>>, Unreadable> {
     let ((last, marks), upto): (Head, u64) = (decode(head)?, decode(reserved)?);
     let (value, time) = last.unwrap_or_default();

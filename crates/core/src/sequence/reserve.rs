@@ -31,7 +31,7 @@ pub struct ReserveSequence {
 }
 
 impl ReserveSequence {
-    /// The last value to reserve, before the limit of the calendar.
+    /// Returns the last value to reserve, before the limit of the calendar.
     fn upto(&self) -> u64 {
         self.last.saturating_add(self.ahead).min(self.sequence.value_max())
     }

@@ -47,14 +47,14 @@ impl Sequences {
         Ok(Sequences { patterns, rules })
     }
 
-    /// The same rules without reservations, for an engine that cannot fail over.
+    /// Returns the same rules without reservations, for an engine that cannot fail over.
     pub fn without_reserve(&self) -> Sequences {
         let rules =
             self.rules.iter().cloned().map(|rule| SequenceRule { reserve: None, ..rule }).collect();
         Sequences { patterns: self.patterns.clone(), rules }
     }
 
-    /// The rule of a sequence, if one matches.
+    /// Returns the rule of a sequence, if one matches.
     pub fn rule(&self, name: &Name) -> Option<&SequenceRule> {
         self.patterns.first(name).map(|index| &self.rules[index])
     }

@@ -40,7 +40,7 @@ pub enum Floor {
 }
 
 impl SetSequenceFloor {
-    /// The value before the floor.
+    /// Returns the value before the floor.
     fn before(&self) -> u64 {
         self.floor.saturating_sub(1)
     }

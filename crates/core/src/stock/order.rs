@@ -40,7 +40,7 @@ pub struct Reservation {
 }
 
 impl ReservationState {
-    /// The letter of the scripts, in order records and replies.
+    /// Returns the letter of the scripts, in order records and replies.
     pub(super) fn letter(self) -> &'static [u8] {
         match self {
             ReservationState::Held => b"H",
@@ -68,20 +68,20 @@ impl Reservation {
         })
     }
 
-    /// The reservation as of `now`.
+    /// Returns the reservation as of `now`.
     pub(super) fn at(self, now: Timestamp) -> AsOf<Reservation> {
         AsOf { value: self, now }
     }
 
-    /// The key of its hold.
+    /// Returns the key of its hold.
     pub(super) fn hold(&self, order: &[u8]) -> (Timestamp, Box<[u8]>) {
         debug_assert!(self.quantity <= RESERVE_MAX, "{self:?}");
         (self.expire, hold_member(order, self.quantity, &self.buyer, self.expire))
     }
 }
 
-/// The key of a hold without its expiry, in the same bytes as the script's: holds that expire at the
-/// same time are reclaimed in the order of these bytes.
+/// Returns the key of a hold without its expiry, in the same bytes as the script's: holds that
+/// expire at the same time are reclaimed in the order of these bytes.
 pub(super) fn hold_member(
     order: &[u8],
     quantity: u64,
@@ -105,7 +105,7 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// A hold that begins at `now`.
+    /// Creates a hold that begins at `now`.
     pub(super) fn new(
         quantity: u64,
         hold: Millis,
@@ -118,7 +118,7 @@ impl Order {
         Order { reservation, limit, forget: expire.after(RETENTION) }
     }
 
-    /// The record after the reservation was confirmed or cancelled at `now`.
+    /// Returns the record after the reservation was confirmed or cancelled at `now`.
     pub(super) fn settled(mut self, state: ReservationState, now: Timestamp) -> Order {
         self.reservation.state = state;
         self.forget = now.after(RETENTION);

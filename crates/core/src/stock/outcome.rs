@@ -13,7 +13,7 @@ statuses! {
 pub(super) const RESTOCK_NAMES: &[&str] =
     &["changed", "below_reserved", "out_of_range", "not_found", "unfinished"];
 
-/// The position of an outcome in [`RESTOCK_NAMES`].
+/// Returns the position of an outcome in [`RESTOCK_NAMES`].
 pub(super) fn restock_index(outcome: &StockOutcome<Restocked>) -> usize {
     match outcome {
         StockOutcome::Decided { outcome: Restocked::Changed { .. }, .. } => 0,
@@ -36,7 +36,7 @@ pub struct Stock {
 }
 
 impl Stock {
-    /// The quantity that can be reserved.
+    /// Returns the quantity that can be reserved.
     pub fn available(&self) -> u64 {
         self.on_hand - self.reserved
     }

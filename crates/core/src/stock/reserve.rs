@@ -90,12 +90,12 @@ pub enum ReserveOutcome {
 }
 
 impl ReserveStock {
-    /// The name of the buyer; empty without one.
+    /// Returns the name of the buyer; empty without one.
     fn buyer(&self) -> &[u8] {
         self.buyer.as_ref().map_or(&[], |buyer| buyer.name.as_bytes())
     }
 
-    /// The limit of the buyer; `None` for no limit, or without a buyer.
+    /// Returns the limit of the buyer; `None` for no limit, or without a buyer.
     fn limit(&self) -> Option<u64> {
         self.buyer.as_ref().and_then(|buyer| buyer.limit)
     }

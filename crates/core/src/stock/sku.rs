@@ -67,7 +67,7 @@ struct Hold {
 }
 
 impl Hold {
-    /// Its key without the expiry.
+    /// Returns its key without the expiry.
     fn member(&self, order: &[u8], expire: Timestamp) -> Box<[u8]> {
         hold_member(order, self.quantity, &self.buyer, expire)
     }
@@ -111,12 +111,12 @@ impl Sku {
         Some(Reclaimed { stock, lapsed_remain })
     }
 
-    /// The number of stored holds; none has expired after a complete [`Sku::reclaim`].
+    /// Returns the number of stored holds; none has expired after a complete [`Sku::reclaim`].
     pub(super) fn count_holds(&self) -> u64 {
         self.holds.len() as u64
     }
 
-    /// When the next hold expires.
+    /// Returns when the next hold expires.
     pub(super) fn next_end(&self) -> Option<Timestamp> {
         self.holds.first_key_value().map(|((end, _), _)| *end)
     }
@@ -146,7 +146,7 @@ impl Sku {
         self.stock.is_some_and(|stock| stock.available() >= quantity)
     }
 
-    /// The record of an order.
+    /// Returns the record of an order.
     pub(super) fn order(&self, order: &[u8], now: Timestamp) -> Option<&Order> {
         self.orders.get(order, now)
     }
@@ -158,7 +158,7 @@ impl Sku {
             && self.holds.contains_key(&reservation.hold(order))
     }
 
-    /// The quantity that a buyer has reserved and bought; 0 without a buyer.
+    /// Returns the quantity that a buyer has reserved and bought; 0 without a buyer.
     pub(super) fn bought(&self, buyer: &[u8]) -> u64 {
         self.buyers.get(buyer).copied().unwrap_or(0)
     }

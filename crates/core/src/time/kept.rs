@@ -90,27 +90,27 @@ impl KeptClock {
         KeptClock { source, keeps, shift: begin.0 - now.0, token_floor, limit, marked }
     }
 
-    /// The time of the source, for intervals and ages.
+    /// Returns the time of the source, for intervals and ages.
     pub fn source(&self) -> Timestamp {
         self.source.now()
     }
 
-    /// How far the time was ahead of the system clock at the start.
+    /// Returns how far the time was ahead of the system clock at the start.
     pub fn ahead(&self) -> Millis {
         Millis(self.shift / 1000)
     }
 
-    /// The current time.
+    /// Returns the current time.
     pub fn now(&self) -> Timestamp {
         self.at(self.source.now())
     }
 
-    /// The time that corresponds to this time of the source.
+    /// Returns the time that corresponds to this time of the source.
     fn at(&self, source: Timestamp) -> Timestamp {
         Timestamp(source.0 + self.shift)
     }
 
-    /// The floor of tokens and dated serials: new ones must be above it.
+    /// Returns the floor of tokens and dated serials: new ones must be above it.
     pub fn token_floor(&self) -> Timestamp {
         self.token_floor
     }
@@ -129,7 +129,7 @@ impl KeptClock {
         marked.after(RENEWED_AFTER) < self.now()
     }
 
-    /// The mark to write. Call [`KeptClock::record_synced`] after it is synced.
+    /// Returns the mark to write. Call [`KeptClock::record_synced`] after it is synced.
     pub fn mark(&self) -> Mark {
         let reached = self.now();
         let limit = match self.keeps {
@@ -152,7 +152,7 @@ impl KeptClock {
         self.limit.store(0, Ordering::Release);
     }
 
-    /// The mark of an orderly shutdown; call [`KeptClock::end_reservation`] before.
+    /// Returns the mark of an orderly shutdown; call [`KeptClock::end_reservation`] before.
     pub fn last_mark(&self) -> Mark {
         let reached = self.now();
         Mark { reached, limit: reached.max(self.token_floor), is_last: true }
@@ -242,7 +242,7 @@ mod tests {
         }
     }
 
-    /// The mark of a start at this time.
+    /// Returns the mark of a start at this time.
     fn clock_mark(at: u64) -> Mark {
         KeptClock::resume(source(at).0, None, Keeps::Most).mark()
     }

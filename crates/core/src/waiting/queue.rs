@@ -98,7 +98,7 @@ impl Queue {
         self.is_empty() && self.tickets.is_empty()
     }
 
-    /// The number of tickets.
+    /// Returns the number of tickets.
     pub fn len(&self) -> usize {
         self.order.len()
     }
@@ -173,7 +173,7 @@ impl Queue {
         }
     }
 
-    /// The number of waiters. Dead tickets at the front are removed and not counted.
+    /// Returns the number of waiters. Dead tickets at the front are removed and not counted.
     pub(crate) fn count(&mut self, free: u32, now: Timestamp) -> usize {
         self.reap_and_wake(free.min(WAKE_UPS_MAX), free, &mut Allowance::new(), now);
         self.len()
@@ -249,8 +249,8 @@ impl Queue {
         own
     }
 
-    /// The ticket number that a call asks for: its own, or the one reserved for its waiter, whose
-    /// reservation ends.
+    /// Returns the ticket number that a call asks for: its own, or the one reserved for its waiter,
+    /// whose reservation ends.
     fn claim_ticket(&mut self, waiter: &[u8], waiting: &WaitingCall, now: Timestamp) -> u64 {
         if waiting.ticket != 0 && !waiting.leaves() {
             return waiting.ticket;
@@ -362,7 +362,7 @@ impl Queue {
         self.wake_ups.extend(wake_ups);
     }
 
-    /// The rank of a waiter, if it is below `bound`.
+    /// Returns the rank of a waiter, if it is below `bound`.
     fn rank_below(&self, waiter: &[u8], bound: u32) -> Option<usize> {
         self.order.iter().take(bound as usize).position(|(_, other)| **other == *waiter)
     }

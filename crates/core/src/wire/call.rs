@@ -28,7 +28,7 @@ pub struct Sighting {
 
 /// Gives access to the primaries that this server has seen.
 pub trait Leads: fmt::Debug {
-    /// The primary of the node that serves `key`; `None` if the topology is not known.
+    /// Returns the primary of the node that serves `key`; `None` if the topology is not known.
     fn sighting(&self, key: &[u8]) -> Option<Sighting>;
 }
 
@@ -80,7 +80,7 @@ impl<'a> Call<'a> {
         call
     }
 
-    /// An empty call whose keys have this hash tag.
+    /// Creates an empty call whose keys have this hash tag.
     pub fn new(prefix: &'a str, capability: &'static str, tag: &'a [u8]) -> Call<'a> {
         let (buffer, ends) = (Vec::with_capacity(512), Vec::with_capacity(16));
         let arguments = Arguments { buffer, ends, keys: 0 };
@@ -164,7 +164,7 @@ impl Arguments {
         self.parts().take(self.keys)
     }
 
-    /// The first key alone, with one empty argument.
+    /// Returns the first key alone, with one empty argument.
     pub fn first_key(&self) -> Arguments {
         let buffer = self.keys().next().unwrap_or_default().to_vec();
         let ends = vec![buffer.len(); 2];
@@ -176,7 +176,7 @@ impl Arguments {
         self.parts().skip(self.keys)
     }
 
-    /// The keys, then the arguments.
+    /// Returns the keys, then the arguments.
     fn parts(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, &end)| &self.buffer[start..end])

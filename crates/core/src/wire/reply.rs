@@ -30,17 +30,17 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// A reply of these elements, decided at `now`.
+    /// Creates a reply of these elements, decided at `now`.
     pub fn new(items: Vec<Item>, now: Timestamp) -> Reply {
         Reply { items: items.into_iter(), now }
     }
 
-    /// The time of the decision, on the clock of Redis.
+    /// Returns the time of the decision, on the clock of Redis.
     pub fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// The next element, a number.
+    /// Returns the next element, a number.
     pub fn number(&mut self) -> Result<u64, Error> {
         match self.items.next() {
             Some(Item::Number(number)) => u64::try_from(number).map_err(|_| {
@@ -60,8 +60,8 @@ impl Reply {
         }
     }
 
-    /// The next element, names or other short texts with separators between them. Fails with
-    /// [`Error::Corrupt`] for a text that no caller can have stored.
+    /// Returns the next element, names or other short texts with separators between them. Fails
+    /// with [`Error::Corrupt`] for a text that no caller can have stored.
     pub fn text(&mut self) -> Result<Vec<u8>, Error> {
         let bytes = self.bytes()?;
         let is_text = bytes.len() <= TEXT_BYTES_MAX
@@ -77,8 +77,8 @@ impl Reply {
         )))
     }
 
-    /// The next element, a string. Fails with [`Error::Corrupt`] for one that is longer than any
-    /// stored value.
+    /// Returns the next element, a string. Fails with [`Error::Corrupt`] for one that is longer
+    /// than any stored value.
     pub fn bytes(&mut self) -> Result<Vec<u8>, Error> {
         let bytes = self.any_bytes()?;
         if bytes.len() > VALUE_BYTES_MAX {
@@ -90,8 +90,8 @@ impl Reply {
         Ok(bytes)
     }
 
-    /// The next element, a string of any length: entries that the caller skips unless they are
-    /// names, or joined entries.
+    /// Returns the next element, a string of any length: entries that the caller skips unless they
+    /// are names, or joined entries.
     pub fn any_bytes(&mut self) -> Result<Vec<u8>, Error> {
         match self.items.next() {
             Some(Item::Bytes(bytes)) => Ok(bytes),

@@ -35,15 +35,15 @@ include!(concat!(env!("OUT_DIR"), "/scripts.rs"));
 const CLOCK: &str = include_str!("../../../../lua/lib/clock.lua");
 
 impl Script {
-    /// The text that Redis executes. `clock` replaces the clock fragment. Tests step the time this
-    /// way; the production text contains no hook for it.
+    /// Returns the text that Redis executes. `clock` replaces the clock fragment. Tests step the
+    /// time this way; the production text contains no hook for it.
     pub fn text(&self, clock: Option<&str>) -> String {
         let title = format!("-- tollgate {}", self.name);
         [&title, clock.unwrap_or(CLOCK), self.text].join("\n")
     }
 
-    /// The number of leading KEYS and ARGV that are sent once for consecutive decisions with equal
-    /// values; `None` if the script does not share.
+    /// Returns the number of leading KEYS and ARGV that are sent once for consecutive decisions
+    /// with equal values; `None` if the script does not share.
     pub fn shared(&self) -> Option<(usize, usize)> {
         (self.shared != (0, 0)).then_some(self.shared)
     }

@@ -5,15 +5,15 @@ use super::tally::Total;
 /// The limits of a namespace; `None` for no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NamespaceLimits {
-    /// Calls per second, of all servers.
+    /// Calls per second, on all servers together.
     pub calls_per_second: Option<u32>,
     /// Calls in flight on this server, including waiting calls.
     pub in_flight_max: Option<u32>,
-    /// Connections of this server.
+    /// Connections to this server.
     pub connections_max: Option<u32>,
-    /// Calls of this server that wait for a slot or a lock.
+    /// Calls on this server that wait for a slot or a lock.
     pub waiting_max: Option<u32>,
-    /// Streams of events of this server.
+    /// Streams of events from this server.
     pub watchers_max: Option<u32>,
     /// Names with state: pools, keys, sequences, locks and skus.
     pub names_max: Option<u32>,
@@ -21,7 +21,7 @@ pub struct NamespaceLimits {
     pub leases_max: Option<u32>,
     /// Queued tasks of pools.
     pub queued_max: Option<u32>,
-    /// Bytes of what callers store: names, payloads, results, orders, buyers, answers for repeats.
+    /// Bytes that callers store: names, payloads, results, orders, buyers, answers for repeats.
     pub bytes_max: Option<u64>,
 }
 
@@ -31,7 +31,7 @@ impl NamespaceLimits {
         self.leases_max.is_some() || self.queued_max.is_some() || self.bytes_max.is_some()
     }
 
-    /// The configuration key of the limit on a total, and the limit.
+    /// Returns the configuration key of the limit on a total, and the limit.
     pub(super) fn total_max(&self, total: Total) -> Option<(&'static str, u64)> {
         let (key, most) = match total {
             Total::Names => ("names_max", self.names_max.map(u64::from)),

@@ -1,9 +1,9 @@
-//! Limits of each namespace, and what it uses of them: the entries `[[namespace]]`.
+//! The limits of each namespace, from the entries `[[namespace]]`, and its usage.
 //!
-//! A server counts the calls, connections and streams that it has of a namespace. Names, leases,
-//! queued tasks and bytes are in the store: the embedded engine counts them exactly; on Redis each server
-//! counts them from time to time (`tally.rs`). Without entries nothing is counted. A name that was not
-//! used before costs the same however many are known. Limits are looked up without a lock.
+//! A server counts its own calls, connections and streams of each namespace. Names, leases, queued
+//! tasks and bytes are in the store: the embedded engine counts them exactly; on Redis, each server
+//! counts them from time to time (`tally.rs`). Without entries, nothing is counted. A new name
+//! costs the same however many are known. Lookups of limits take no lock.
 
 use std::{
     collections::HashMap,
@@ -30,34 +30,35 @@ use tollgate_core::{
     time::{Millis, monotonic},
 };
 
-/// The number of maps of namespaces. A new namespace copies one of them.
+/// The number of maps of namespaces. Adding a namespace copies one of them.
 const SHARDS: usize = 1024;
-/// The most namespaces that a map remembers, 10,000 in all. Above it, idle namespaces are forgotten.
+/// Maximum number of namespaces in a map, about 10,000 in total. Above it, idle namespaces are
+/// forgotten.
 const KNOWN_MAX: usize = 10;
-/// The time in which a namespace may use up its calls per second: the burst.
+/// The burst: the period whose calls a namespace may make in one go.
 const BURST: Duration = Duration::from_secs(1);
-/// When a call that exceeds another limit may be repeated.
+/// The retry delay for calls that exceed another limit.
 const RETRY: Millis = Millis(1000);
 
-/// The limits of all namespaces, and their use.
+/// The limits of all namespaces, and their usage.
 #[derive(Debug)]
 pub struct NamespaceBudget {
-    /// The namespaces by the hash of their prefix.
+    /// The namespaces, by the hash of their prefix.
     shards: Box<[ArcSwap<KnownNamespaces>]>,
     hasher: RandomState,
-    /// Whether there are entries: nothing else is read for calls without them.
+    /// Whether there are entries. Without them, calls read nothing else.
     is_set: AtomicBool,
     /// Whether an entry limits names, leases, queued tasks or bytes.
     has_totals: AtomicBool,
 }
 
-/// The entries, and the namespaces that were asked for.
+/// The entries, and the namespaces that were looked up.
 #[derive(Debug, Clone, Default)]
 struct KnownNamespaces {
     rules: Arc<[(NamespaceGlob, NamespaceLimits)]>,
     /// The number of servers that share the calls per second.
     servers: u32,
-    /// By prefix; `None` for a namespace without limits.
+    /// The namespaces by prefix; `None` for a namespace without limits.
     used: HashMap<Box<[u8]>, Option<Arc<NamespaceUse>>, RandomState>,
 }
 
@@ -75,7 +76,7 @@ pub(super) struct NamespaceCounts {
     pub(super) connections: AtomicU64,
     pub(super) waiting: AtomicU64,
     pub(super) watchers: AtomicU64,
-    /// When the calls so far are paid for at the allowed rate, in ns after `start`.
+    /// The time by which the calls so far are paid for at the allowed rate, in ns after `start`.
     paid: AtomicU64,
     start: Instant,
     /// The totals in Redis.
@@ -83,7 +84,7 @@ pub(super) struct NamespaceCounts {
     pub(super) refused: RefusedCalls,
 }
 
-/// A resource that a namespace occupies; counted until it is dropped.
+/// A resource that a namespace uses, which is counted until it is dropped.
 #[derive(Debug)]
 pub struct Held {
     counts: Arc<NamespaceCounts>,
@@ -134,7 +135,8 @@ impl NamespaceBudget {
         self.has_totals.load(Ordering::Relaxed)
     }
 
-    /// The namespaces whose total is limited, and was used by a call of the last minute; by prefix.
+    /// Returns the namespaces whose total is limited and was used by a call in the last minute,
+    /// with their prefixes.
     pub fn wanted(&self, total: Total) -> Vec<(Box<[u8]>, Arc<NamespaceUse>)> {
         let now = monotonic();
         let mut used = self.used();
@@ -145,7 +147,7 @@ impl NamespaceBudget {
         used
     }
 
-    /// The known namespaces with limits, by prefix.
+    /// Returns the known namespaces that have limits, with their prefixes.
     pub(super) fn used(&self) -> Vec<(Box<[u8]>, Arc<NamespaceUse>)> {
         let limited = |shard: &ArcSwap<KnownNamespaces>| -> Vec<_> {
             let known = shard.load();
@@ -155,7 +157,8 @@ impl NamespaceBudget {
         self.shards.iter().flat_map(limited).collect()
     }
 
-    /// The limits and the use of the namespace with this prefix; `None` without limits.
+    /// Returns the limits and the usage of the namespace with this prefix; `None` if it has no
+    /// limits.
     pub fn of(&self, prefix: &[u8]) -> Option<Arc<NamespaceUse>> {
         if self.is_empty() {
             return None;
@@ -182,7 +185,7 @@ impl NamespaceBudget {
 }
 
 impl KnownNamespaces {
-    /// Adds a namespace, with the counts that it had.
+    /// Adds a namespace, keeping its earlier counts.
     fn add(
         &mut self,
         prefix: &[u8],
@@ -192,7 +195,8 @@ impl KnownNamespaces {
         let used = rule.map(|(_, limits)| {
             let (limits, servers) = (*limits, self.servers);
             let counts = counts.unwrap_or_else(|| Arc::new(NamespaceCounts::new()));
-            // A total without a limit is never counted, so its request for a count would never end.
+            // A total without a limit is never counted, so a request for its count would never be
+            // fulfilled.
             let unlimited = |total: &Total| limits.total_max(*total).is_none();
             for total in Total::ALL.into_iter().filter(unlimited) {
                 counts.tallies.tally(total).lock().forget();
@@ -211,7 +215,8 @@ impl NamespaceCounts {
         NamespaceCounts { in_flight, connections, waiting, watchers, paid, start, tallies, refused }
     }
 
-    /// Whether a count is above 0, the calls of the last second count, or a total is wanted.
+    /// Whether a count is above 0, calls of the last second are not paid for yet, or a total is
+    /// wanted.
     fn is_used(&self) -> bool {
         let counts = [&self.in_flight, &self.connections, &self.waiting, &self.watchers];
         counts.iter().any(|count| count.load(Ordering::Relaxed) > 0)
@@ -219,7 +224,7 @@ impl NamespaceCounts {
             || self.tallies.are_wanted()
     }
 
-    /// The time at the allowed rate that calls so far have used ahead, in ns.
+    /// Returns how far the calls so far are ahead of the allowed rate, in ns.
     fn owed(&self) -> u64 {
         let now = self.start.elapsed().as_nanos() as u64;
         self.paid.load(Ordering::Relaxed).saturating_sub(now)
@@ -227,7 +232,7 @@ impl NamespaceCounts {
 }
 
 impl NamespaceUse {
-    /// Counts a call until the result is dropped. An exempt call is counted, and never refused.
+    /// Counts a call until the result is dropped. An exempt call is counted, but never refused.
     pub fn call(&self, is_exempt: bool) -> Result<Held, Error> {
         let most = if is_exempt { None } else { self.limits.in_flight_max };
         let held = self.hold(most, "in_flight_max", |counts| &counts.in_flight)?;
@@ -237,8 +242,8 @@ impl NamespaceUse {
         }
     }
 
-    /// Charges further calls to the calls per second, for a batch that is decided already. Refuses
-    /// nothing: later calls wait until the charge is paid.
+    /// Charges further calls to the calls per second, for a batch that is already decided. Refuses
+    /// nothing now, but later calls are refused until the charge is paid.
     pub fn charge(&self, calls: u32) {
         let Some(rate) = self.limits.calls_per_second else { return };
         let charge = self.price(rate) * u64::from(calls);
@@ -262,22 +267,22 @@ impl NamespaceUse {
         self.hold(self.limits.watchers_max, "watchers_max", |counts| &counts.watchers)
     }
 
-    /// The limit on names.
+    /// Returns the limit on names.
     pub fn names_max(&self) -> Option<u32> {
         self.limits.names_max
     }
 
-    /// The limit on what a decision takes, with its key.
+    /// Returns the limit on the resource that a decision takes, with its configuration key.
     pub fn held_max(&self, takes: Takes) -> Option<(&'static str, u64)> {
         self.limits.total_max(takes.into())
     }
 
-    /// The limit on bytes.
+    /// Returns the limit on bytes.
     pub fn bytes_max(&self) -> Option<u64> {
         self.limits.bytes_max
     }
 
-    /// The number of servers that share the limits.
+    /// Returns the number of servers that share the limits.
     pub fn servers(&self) -> u32 {
         self.servers
     }
@@ -287,22 +292,22 @@ impl NamespaceUse {
         self.limits.total_max(total).is_some()
     }
 
-    /// Whether more than half of the limit on a total in Redis is used, by the last count and the
-    /// additions of this server.
+    /// Whether more than half of the limit on a total in Redis is used, according to the last count
+    /// and this server's additions.
     pub fn is_scarce(&self, total: Total) -> bool {
         let used = || self.counts.tallies.tally(total).lock().used(self.servers);
         self.limits.total_max(total).is_some_and(|(_, most)| 2 * used() > most)
     }
 
-    /// Adds one to a limited total in Redis, if the last count and the additions of this server
-    /// since then leave room. Fails with [`Error::NamespaceLimit`], which is not counted as a refusal.
+    /// Adds one to a limited total in Redis, if the last count and this server's additions since
+    /// then leave room. Fails with [`Error::NamespaceLimit`], which is not counted as a refusal.
     pub fn add(&self, total: Total) -> Result<Added, Error> {
         let (limit, value) = self.limits.total_max(total).unwrap_or(("", u64::MAX));
         let added = self.counts.tallies.tally(total).lock().add(value, self.servers);
         added.ok_or(Error::NamespaceLimit { limit, value, retry: RETRY })
     }
 
-    /// Adds bytes in Redis under the same condition. They count until the next count.
+    /// Adds bytes in Redis under the same condition. They are included until the next count.
     pub fn add_bytes(&self, bytes: u64) -> Result<(), Error> {
         let Some(value) = self.limits.bytes_max else { return Ok(()) };
         let mut tally = self.counts.tallies.tally(Total::Bytes).lock();
@@ -312,22 +317,22 @@ impl NamespaceUse {
         }
     }
 
-    /// Subtracts one that was added, but is not in the store.
+    /// Undoes the addition of an entry that the store does not contain.
     pub fn remove(&self, total: Total, added: Added) {
         self.counts.tallies.tally(total).lock().remove(added);
     }
 
-    /// The result of the last count of a total in Redis; 0 before the first one.
+    /// Returns the result of the last count of a total in Redis; 0 before the first one.
     pub fn counted(&self, total: Total) -> u64 {
         self.counts.tallies.tally(total).lock().counted()
     }
 
-    /// Begins a count of a total in Redis.
+    /// Starts a count of a total in Redis.
     pub fn begin(&self, total: Total) {
         self.counts.tallies.tally(total).lock().begin();
     }
 
-    /// Ends the count that has begun last.
+    /// Finishes the count that was started last.
     pub fn end(&self, total: Total, counted: u64) {
         self.counts.tallies.tally(total).lock().end(counted);
     }
@@ -339,7 +344,7 @@ impl NamespaceUse {
         count: fn(&NamespaceCounts) -> &AtomicU64,
     ) -> Result<Held, Error> {
         let before = count(&self.counts).fetch_add(1, Ordering::Relaxed);
-        // Dropped, and no longer counted, with an error.
+        // On an error it is dropped, and thus no longer counted.
         let held = Held { counts: self.counts.clone(), count };
         match most {
             Some(most) if before >= most.into() => Err(self.exceeded(limit, most, RETRY)),
@@ -347,21 +352,21 @@ impl NamespaceUse {
         }
     }
 
-    /// The time of one call, in ns, at this server's share of the calls per second.
+    /// Returns the time that one call takes of this server's quota of the calls per second, in ns.
     fn price(&self, rate: u32) -> u64 {
         1_000_000_000 * u64::from(self.servers) / u64::from(rate.max(1))
     }
 
-    /// The time since the start of the counts, in ns.
+    /// Returns the time since the start of the counts, in ns.
     fn now(&self) -> u64 {
         self.counts.start.elapsed().as_nanos() as u64
     }
 
-    /// Pays for one call from this server's quota of the calls per second: a token bucket with the calls
-    /// of one second.
+    /// Pays for one call from this server's quota of the calls per second, a token bucket that
+    /// holds the calls of one second.
     fn pay(&self, rate: u32) -> Result<(), Error> {
         let price = self.price(rate);
-        // A quota below one call a second still allows one call.
+        // A quota below one call per second still allows one call.
         let burst = (BURST.as_nanos() as u64).max(price);
         let now = self.now();
         let paid = self.counts.paid.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |paid| {

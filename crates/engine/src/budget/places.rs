@@ -1,7 +1,7 @@
 //! Places that are counted up to a maximum, which can change.
 //!
-//! A higher maximum applies immediately. Under a lower one nothing in use is taken away, and nobody
-//! gets a place until the use is below it.
+//! A higher maximum applies immediately. A lower one revokes nothing that is in use, and nobody
+//! gets a place until the usage is below it.
 
 use std::sync::{
     Arc,
@@ -15,7 +15,7 @@ pub struct Places {
     max: AtomicUsize,
 }
 
-/// One of the places; free again when dropped.
+/// One of the places, which becomes free when dropped.
 #[derive(Debug)]
 pub struct Place(Arc<Places>);
 
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_beside_running_callers_keep_the_count() {
+    fn concurrent_changes_and_callers_leave_the_right_count() {
         let places = Arc::new(Places::new(20));
         thread::scope(|scope| {
             for _ in 0..3 {

@@ -1,11 +1,11 @@
-//! The calls that limits of a namespace refused: for the metrics, the log and the console.
+//! The calls that the limits of a namespace refused, for the metrics, the log and the console.
 
 use std::{collections::HashMap, sync::atomic::Ordering};
 
 use super::{NamespaceBudget, NamespaceUse, ReachedLimit, refused_calls::KEYS};
 use tollgate_core::{error::Error, names::Namespace, time::Millis};
 
-/// The most namespaces in a line of the log.
+/// Maximum number of namespaces in a log line.
 const LOGGED_MAX: usize = 10;
 
 /// The calls that one limit of a namespace refused.
@@ -20,7 +20,7 @@ pub struct RefusedByLimit {
 }
 
 impl NamespaceUse {
-    /// The error for a limit that is reached; counts the refusal.
+    /// Returns the error for a limit that is reached, and counts the refusal.
     pub fn exceeded(&self, limit: &'static str, value: impl Into<u64>, retry: Millis) -> Error {
         let value = value.into();
         let error = Error::NamespaceLimit { limit, value, retry };
@@ -38,7 +38,7 @@ impl NamespaceUse {
 }
 
 impl NamespaceBudget {
-    /// What each limit has refused, without limits that have refused nothing.
+    /// Returns the refusals of each limit that has refused a call.
     pub fn refused(&self) -> Vec<RefusedByLimit> {
         let (mut all, mut other) = (Vec::new(), [0; KEYS.len()]);
         for (prefix, used) in self.used() {
@@ -60,8 +60,8 @@ impl NamespaceBudget {
         all
     }
 
-    /// Returns `NAMESPACE=COUNT` for the namespaces that have refused most since `told`, and updates
-    /// `told`. `None` if none has refused anything.
+    /// Returns `NAMESPACE=COUNT` for the namespaces that have refused the most calls since `told`,
+    /// and updates `told`. Returns `None` if no call was refused.
     pub(super) fn refused_line(&self, told: &mut HashMap<String, u64>) -> Option<String> {
         let mut sums: HashMap<String, u64> = HashMap::new();
         for RefusedByLimit { namespace, count, .. } in self.refused() {

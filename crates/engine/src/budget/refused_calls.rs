@@ -1,8 +1,9 @@
-//! Counters of the calls that limits of a namespace refused.
+//! Counters of the calls that the limits of a namespace refused.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The most namespaces with series. The refusals of others are counted together, as `other`.
+/// Maximum number of namespaces with series. The refusals of others are counted together, as
+/// `other`.
 pub const REFUSED_SERIES_MAX: u64 = 1000;
 
 /// The configuration keys of the limits.
@@ -18,15 +19,16 @@ pub(super) const KEYS: [&str; 9] = [
     "bytes_max",
 ];
 
-/// The number of namespaces that have refused something.
+/// The number of namespaces that have refused calls.
 static NAMESPACES: AtomicU64 = AtomicU64::new(0);
 
-/// What the limits of a namespace have refused.
+/// The number of calls that the limits of a namespace have refused.
 #[derive(Debug, Default)]
 pub(super) struct RefusedCalls {
-    /// By limit, in the order of [`KEYS`].
+    /// The counts by limit, in the order of [`KEYS`].
     pub(super) counts: [AtomicU64; KEYS.len()],
-    /// The position among the namespaces that have refused something, from 1; 0 before.
+    /// The position among the namespaces that have refused calls, from 1; 0 before the first
+    /// refusal.
     position: AtomicU64,
 }
 
@@ -34,14 +36,14 @@ impl RefusedCalls {
     pub(super) fn add(&self, limit: &str) {
         let Some(index) = KEYS.iter().position(|key| *key == limit) else { return };
         self.counts[index].fetch_add(1, Ordering::Relaxed);
-        // Of two first refusals at the same time, one position remains unused.
+        // If two first refusals happen simultaneously, one position remains unused.
         if self.position.load(Ordering::Relaxed) == 0 {
             let position = NAMESPACES.fetch_add(1, Ordering::Relaxed) + 1;
             self.position.store(position, Ordering::Relaxed);
         }
     }
 
-    /// How often a limit has refused something.
+    /// Returns the number of calls that a limit has refused.
     pub(super) fn by(&self, limit: &str) -> u64 {
         let index = KEYS.iter().position(|key| *key == limit);
         index.map_or(0, |index| self.counts[index].load(Ordering::Relaxed))

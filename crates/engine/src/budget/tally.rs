@@ -1,10 +1,10 @@
 //! Estimates of the totals that a namespace has in Redis, for `names_max`, `leases_max`, `queued_max`
 //! and `bytes_max`.
 //!
-//! The partitions of a namespace lie in many hash slots, so no decision reads a total. Each server
-//! counts from time to time, and adds the number that it has admitted itself since then. With
-//! several servers each one uses only its share of the room that the last count has left.
-//! `docs/namespaces.md` says by how much a total can exceed its limit.
+//! The partitions of a namespace are spread over many hash slots, so no decision reads a total.
+//! Each server counts from time to time, and adds the number of entries that it has admitted itself
+//! since then. With several servers, each uses only its quota of the capacity that the last count
+//! left. `docs/namespaces.md` says by how much a total can exceed its limit.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use tollgate_core::{Takes, time::monotonic};
 
-/// How long a total is counted after the last call that may add something.
+/// How long a total is counted after the last call that may add to it.
 const WANTED: Duration = Duration::from_secs(60);
 
 /// What a total counts.
@@ -24,7 +24,7 @@ pub enum Total {
     Leases,
     /// Queued tasks of pools.
     Queued,
-    /// Bytes of what callers store.
+    /// Bytes that callers store.
     Bytes,
 }
 
@@ -51,22 +51,23 @@ pub(super) struct Tallies([Mutex<Tally>; 4]);
 pub(super) struct Tally {
     /// The result of the last finished count.
     counted: u64,
-    /// The number that this server has added since that count began.
+    /// The number that this server has added since that count started.
     added: u64,
-    /// The number that this server has added since the newest count began, finished or not.
+    /// The number that this server has added since the newest count started, whether it is finished
+    /// or not.
     recent: u64,
-    /// The number of counts that have begun.
+    /// The number of counts that have been started.
     begun: u64,
-    /// The value of `begun` when the last finished count began.
+    /// The value of `begun` when the last finished count started.
     base: u64,
-    /// The time of the last call that may add something; `None` if the total is not wanted.
+    /// The time of the last call that may add to the total; `None` if the total is not wanted.
     asked: Option<Instant>,
 }
 
 /// One entry that a server has added to a total.
 #[derive(Debug, Clone, Copy)]
 pub struct Added {
-    /// The number of counts that had begun when it was added.
+    /// The number of counts that had been started when it was added.
     begun: u64,
 }
 
@@ -75,14 +76,14 @@ impl Tallies {
         &self.0[total as usize]
     }
 
-    /// Whether a total is wanted.
+    /// Whether any total is wanted.
     pub(super) fn are_wanted(&self) -> bool {
         self.0.iter().any(|tally| tally.lock().asked.is_some())
     }
 }
 
 impl Tally {
-    /// Adds one, unless this server has used its part of the room that the last count has left, which is
+    /// Adds one, unless this server has used up its quota: the capacity that the last count left,
     /// divided among `servers`.
     pub(super) fn add(&mut self, most: u64, servers: u32) -> Option<Added> {
         self.add_many(1, most, servers)
@@ -101,28 +102,28 @@ impl Tally {
         Some(Added { begun: self.begun })
     }
 
-    /// The used part of the limit: the last count, and for each of `servers` the number that this
-    /// server has added since then. The total is wanted for the next minute.
+    /// Returns the used part of the limit: the last count plus, for each of `servers`, the number
+    /// that this server has added since then. Makes the total wanted for the next minute.
     pub(super) fn used(&mut self, servers: u32) -> u64 {
         self.asked = Some(monotonic());
         self.counted.saturating_add(self.added.saturating_mul(servers.into()))
     }
 
-    /// Subtracts one that was added, but is not in the store. Counts that began after it
-    /// was added do not contain it.
+    /// Undoes the addition of an entry that the store does not contain. Counts that started after
+    /// the addition do not include it.
     pub(super) fn remove(&mut self, added: Added) {
         self.added -= u64::from(added.begun >= self.base).min(self.added);
         self.recent -= u64::from(added.begun == self.begun).min(self.recent);
     }
 
-    /// Sets a total to 0 when its limit is removed.
+    /// Resets a total to 0 when its limit is removed.
     pub(super) fn forget(&mut self) {
         self.begin();
         self.end(0);
         self.asked = None;
     }
 
-    /// Whether the total must be counted. After a minute without calls it is set to 0.
+    /// Whether the total must be counted. Resets it to 0 after a minute without calls.
     pub(super) fn is_wanted(&mut self, now: Instant) -> bool {
         let Some(asked) = self.asked else { return false };
         if now.saturating_duration_since(asked) < WANTED {
@@ -132,18 +133,18 @@ impl Tally {
         false
     }
 
-    /// The result of the last finished count; 0 before the first one.
+    /// Returns the result of the last finished count; 0 before the first one.
     pub(super) fn counted(&self) -> u64 {
         self.counted
     }
 
-    /// Begins a count.
+    /// Starts a count.
     pub(super) fn begin(&mut self) {
         self.begun += 1;
         self.recent = 0;
     }
 
-    /// Ends the count that has begun last.
+    /// Finishes the count that was started last.
     pub(super) fn end(&mut self, counted: u64) {
         (self.counted, self.added, self.base) = (counted, self.recent, self.begun);
     }
@@ -161,7 +162,7 @@ mod tests {
         assert!(tally.add(2, 1).is_none());
         tally.remove(second);
         assert!(tally.add(2, 1).is_some());
-        // What is added while a count runs may be missing in its result.
+        // An entry that is added while a count runs may be missing from its result.
         tally.begin();
         tally.end(1);
         assert!(tally.add(2, 1).is_some());
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_share_what_is_free() {
+    fn servers_share_the_free_capacity() {
         let mut tally = Tally::default();
         tally.begin();
         tally.end(90);
@@ -191,7 +192,7 @@ mod tests {
         let during = tally.add(10, 1).unwrap();
         tally.end(1);
         assert_eq!((tally.counted, tally.added), (1, 1));
-        // The count began after it was added, so it is not in `added`.
+        // The count started after the addition, so the entry is not in `added`.
         tally.remove(before);
         assert_eq!(tally.added, 1);
         tally.remove(during);

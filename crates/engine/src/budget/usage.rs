@@ -1,10 +1,10 @@
-//! The use of the limits of namespaces, for the console.
+//! The usage of the limits of namespaces, for the console.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{NamespaceBudget, tally::Total};
 
-/// The use of the limits of one namespace.
+/// The usage of the limits of one namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamespaceUsage {
     /// The prefix of the namespace.
@@ -13,7 +13,7 @@ pub struct NamespaceUsage {
     pub limits: Vec<LimitUsage>,
 }
 
-/// The use of one limit.
+/// The usage of one limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LimitUsage {
     /// The configuration key.
@@ -22,12 +22,12 @@ pub struct LimitUsage {
     pub used: Option<u64>,
     /// The limit.
     pub max: u64,
-    /// The calls that it has refused on this server.
+    /// The number of calls that it has refused on this server.
     pub refused: u64,
 }
 
 impl NamespaceBudget {
-    /// The namespaces that have limits and were used, by prefix.
+    /// Returns the namespaces that have limits and were used, by prefix.
     pub fn usage(&self) -> Vec<NamespaceUsage> {
         let mut all: Vec<_> = self
             .used()
@@ -35,7 +35,8 @@ impl NamespaceBudget {
             .map(|(prefix, used)| {
                 let (limits, counts) = (&used.limits, &used.counts);
                 let now = |count: &AtomicU64| Some(count.load(Ordering::Relaxed));
-                // Redis is counted while a limit is near; the embedded engine counts by itself.
+                // Totals in Redis are counted only while calls use them; the embedded engine always
+                // knows its own.
                 let total =
                     |total| Some(counts.tallies.tally(total).lock().counted()).filter(|it| *it > 0);
                 let counted = [

@@ -1,8 +1,9 @@
-//! Batches: several decisions of one call. Each decision is an atomic step; the batch is not.
+//! Batches: several decisions in one call. Each decision is an atomic step, but the batch is not.
 //!
-//! Decisions of one partition are executed in their order. A batch yields to other calls of its thread
+//! Decisions of one partition are executed in order. A batch yields to other calls of its thread
 //! after every 32 decisions. Decisions that are not reached by the deadline fail with
-//! [`Error::NotReached`]. The first 32 are always executed, so repeats of a batch make progress.
+//! [`Error::NotReached`]. The first 32 are always executed, so that a repeated batch makes
+//! progress.
 
 use std::time::Instant;
 
@@ -12,11 +13,11 @@ use super::{Embedded, Seen, Sharded};
 use crate::Batch;
 use tollgate_core::{Decision, error::Error, time::monotonic};
 
-/// The most decisions of a batch that the embedded engine executes before other calls of the thread
-/// run.
+/// Maximum number of decisions of a batch that the embedded engine executes before other calls of
+/// the thread run.
 const EXECUTED_MAX: usize = 32;
-/// How often a batch lets other calls of the thread run while another thread has its shard, before the
-/// thread blocks.
+/// How often a batch yields to other calls of the thread while another thread has its shard locked,
+/// before the thread blocks.
 const BUSY_MAX: usize = 64;
 
 impl Embedded {
@@ -51,7 +52,7 @@ impl Embedded {
                 if is_decided {
                     outcomes.push(outcome.map(&answer));
                 } else {
-                    // Such a step is as long as 32 others.
+                    // Such a step takes as long as 32 others.
                     executed = EXECUTED_MAX;
                 }
                 is_decided

@@ -1,9 +1,10 @@
 //! The limit on memory, `memory_max`: above it, decisions about new names are refused and known
 //! names continue.
 //!
-//! The measure is the resident memory of the process, as the system sees it, since that is what a
-//! container is killed for. It is read every 250 ms. Between two readings as many names are
-//! accepted as arrive, so the limit needs a reserve. No state is dropped to make room.
+//! The limit applies to the resident memory of the process as the system reports it, because a
+//! container is killed for exceeding that. It is read every 250 ms. Between two readings, any
+//! number of names is accepted, so the limit should leave a reserve. No state is dropped to make
+//! room.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,17 +21,17 @@ pub struct Ceiling {
 }
 
 impl Ceiling {
-    /// A limit of `most` bytes on the resident memory of this process.
+    /// Creates a limit of `most` bytes on the resident memory of this process.
     pub fn new(most: u64) -> Ceiling {
         Ceiling::by(most, || memory_stats::memory_stats().map(|of| of.physical_mem as u64))
     }
 
-    /// The same with another gauge, for tests.
+    /// Creates a limit that uses another gauge, for tests.
     pub fn by(most: u64, gauge: Gauge) -> Ceiling {
         Ceiling { most, gauge, is_reached: AtomicBool::new(false) }
     }
 
-    /// The limit in bytes.
+    /// Returns the limit in bytes.
     pub(super) fn most(&self) -> u64 {
         self.most
     }
@@ -40,10 +41,10 @@ impl Ceiling {
         self.is_reached.load(Ordering::Relaxed)
     }
 
-    /// Reads the gauge and updates the state; logs a change of it.
+    /// Reads the gauge and updates the state; logs each change of state.
     pub(super) fn look(&self) {
         let Some(used) = (self.gauge)() else { return };
-        // Hysteresis of 1/16: without it the state would change with every reading.
+        // Hysteresis of 1/16, without which the state could change with every reading.
         let was_reached = self.is_reached();
         let most = if was_reached { self.most - self.most / 16 } else { self.most };
         let is_reached = used >= most;

@@ -1,13 +1,13 @@
-//! The executor: runs decisions on the tables of their shard, with or without a data directory.
+//! The executor runs decisions on the tables of their shard, with or without a data directory.
 //!
-//! With a data directory the executor collects the changes of each decision and queues them for the
-//! journal. Without one it collects nothing.
+//! With a data directory, the executor collects the changes of each decision and queues them for
+//! the journal. Without one, it collects nothing.
 //!
 //! # Invariants
-//! - Changes are queued under the mutex of their shard. The file therefore always equals some past
-//!   state of each shard.
-//! - A call is answered once everything that it can have seen is as durable as `--durability`
-//!   promises: its own changes, and all earlier changes of its shard.
+//! - Changes are queued under the mutex of their shard, so the file always equals some past state
+//!   of each shard.
+//! - A call is answered once every change that it may have seen is as durable as `--durability`
+//!   promises: its own changes and all earlier changes of its shard.
 //! - While the journal cannot accept changes, calls are refused before the decision.
 
 mod several;
@@ -30,13 +30,14 @@ use tollgate_core::{
 };
 use tollgate_telemetry::metrics;
 
-/// When a call that needs a new name may be repeated: vacant names are dropped every second.
+/// The retry delay for calls that need a new name: vacant names are dropped every second.
 const NAMES_RETRY: Millis = Millis(1000);
 
 /// The event that a decision on a state has produced.
 type Produced<S> = Box<<S as Tabled>::Event>;
 
-/// The states of one partition are [`Sharded`]; `several` has those of several partitions.
+/// Implements [`Sharded`] for the states of one partition; `several` does so for states of several
+/// partitions.
 macro_rules! sharded {
     ($($table:ident: $state:ty $(, events $event:ty => $history:ident)?;)*) => {
         $(
@@ -79,13 +80,13 @@ impl Embedded {
         self.admit()?;
         let (outcome, seen) = D::State::execute(self, decision);
         if !self.is_synced(seen) {
-            // Boxed: without a data directory no call waits.
+            // Boxed, because without a data directory no call waits.
             Box::pin(self.synced(seen, deadline)).await?;
         }
         outcome
     }
 
-    /// Executes a decision, and does not wait until its changes are synced. Fails like
+    /// Executes a decision without waiting until its changes are synced. Fails like
     /// [`Embedded::admit`], and with [`Error::MemoryFull`].
     pub fn run<D>(&self, decision: &D) -> Result<D::Outcome, Error>
     where
@@ -105,12 +106,12 @@ impl Embedded {
         self.journal().map_or(Ok(()), Journal::admit)
     }
 
-    /// Whether a call may be answered that has seen these changes.
+    /// Whether a call that has seen these changes may be answered.
     pub(super) fn is_synced(&self, seen: Seen) -> bool {
         self.journal().is_none_or(|journal| journal.is_synced(seen))
     }
 
-    /// Returns once [`Embedded::is_synced`]. Fails with [`Error::DeadlineExceeded`].
+    /// Waits until [`Embedded::is_synced`]. Fails with [`Error::DeadlineExceeded`].
     pub(super) async fn synced(&self, seen: Seen, deadline: Instant) -> Result<(), Error> {
         match self.journal() {
             None => Ok(()),
@@ -124,7 +125,7 @@ impl Embedded {
         D: Decision<State: Tabled>,
     {
         let mut tables = self.shard(D::State::tag(decision.partition()));
-        // Read under the lock: time never runs backwards within a partition.
+        // Read under the lock, so that time never runs backwards within a partition.
         let now = self.clock.now();
         self.execute_within(&mut tables, decision, now)
     }
@@ -151,7 +152,7 @@ impl Embedded {
         }
         let mut last = Seen::default();
         for decision in run {
-            // At different times, their entries in indexes of times are told apart at less cost.
+            // Different times make their entries in indexes of times cheaper to distinguish.
             let now = self.clock.now();
             let (outcome, seen) = self.execute_within(&mut tables, decision, now);
             last = last.and(seen);
@@ -283,7 +284,7 @@ impl Embedded {
         (outcome, event)
     }
 
-    /// Wakes up the waiting calls that may proceed, and counts the expired leases.
+    /// Wakes the waiting calls that may proceed, and counts the expired leases.
     fn wake<S: State>(&self, state: &mut S) {
         let expired = state.take_expired();
         if expired > 0 {
@@ -304,7 +305,8 @@ pub(super) fn line_up(buffer: &mut ChangeBuffer, journal: &Journal) -> u64 {
     buffer.ticket
 }
 
-/// Queues the changes of a decision about a partition. Returns what its answer depends on.
+/// Queues the changes of a decision about a partition. Returns the changes that its answer depends
+/// on.
 fn line_up_of<S: Tabled>(tables: &mut Tables, partition: &[u8], journal: &Journal) -> Seen {
     let change = line_up(&mut tables.buffer, journal);
     let reservation = if S::RESERVES && journal.reserves() {

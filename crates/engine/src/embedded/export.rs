@@ -1,4 +1,4 @@
-//! A data directory as export lines; used by `engine::export` while no server runs on it.
+//! A data directory as export lines, for `engine::export`, while no server runs on it.
 //!
 //! An import is written in one transaction: the directory then contains all of it, or is unchanged.
 
@@ -18,9 +18,9 @@ use tollgate_core::{
 pub struct Directory {
     store: FileStore,
     clock: Clock,
-    /// The latest time that the directory's clock or an imported line has reached.
+    /// The latest time reached by the directory's clock or by an imported line.
     reached: Timestamp,
-    /// Fencing tokens up to this time may have been given out.
+    /// Fencing tokens up to this time may have been handed out.
     reserved: Timestamp,
     /// The entries of an import, written by `flush`.
     batch: WriteBatch,
@@ -57,7 +57,7 @@ impl Directory {
         self.clock = clock;
     }
 
-    /// The time in µs: of the clock, or of the directory if that is later.
+    /// Returns the time in µs: that of the clock, or that of the directory if it is later.
     pub(crate) fn now(&self) -> u64 {
         self.clock.now().max(self.reached).0
     }
@@ -81,7 +81,7 @@ impl Directory {
         }
     }
 
-    /// Whether there is no entry; the clock's mark does not count.
+    /// Whether there are no entries; the clock's mark does not count.
     pub(crate) fn is_empty(&self) -> Result<bool, Failure> {
         let mut is_empty = true;
         self.store.scan(|_, _| {
@@ -108,7 +108,8 @@ impl Directory {
     /// Writes the batch in one transaction.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         let reached = Timestamp(self.now());
-        // The next server's clock continues from here, so no time of an imported line comes again.
+        // The next server's clock continues from here, so that no time of an imported line occurs
+        // again.
         let mark = Mark { reached, limit: reached.max(self.reserved), is_last: true };
         let last = self.store.last();
         let written = self.store.write(&mem::take(&mut self.batch), mark, last);

@@ -1,4 +1,4 @@
-//! The journal: persists the changes of decisions, in batches, on threads of its own.
+//! The journal persists the changes of decisions, in batches, on its own threads.
 //!
 //! Decisions push their changes under the mutex of their shard ([`Journal::push`]). A call waits in
 //! [`Journal::synced`] for the durability that it needs.
@@ -6,37 +6,38 @@
 //! - [`Durability::Always`]: a thread writes all queued changes to redb as one batch, synced once for
 //!   all waiting calls. The next batch starts immediately; there is no timer.
 //! - [`Durability::Interval`]: another thread appends all queued changes to the log
-//!   ([`LogWriter`]), in one write for all waiting calls, which are then answered. The changes of the
-//!   log are written to redb and synced every half second, or when enough is queued. Callers never
-//!   write themselves: a file system that hangs would block their thread.
-//! - [`Durability::None`]: the same without the log. Calls are answered without a wait.
+//!   ([`LogWriter`]), in one write for all waiting calls, which are then answered. The changes of
+//!   the log are written to redb and synced every half second, or when enough of them are queued.
+//!   Callers never write themselves, because a file system that hangs would block their thread.
+//! - [`Durability::None`]: the same, but without the log. Calls are answered without waiting.
 //!
 //! # If writes fail
 //! A full or failing disk loses no acknowledged change. From the first failure on, calls are
-//! refused before they are decided ([`Error::Unavailable`], certainly not executed), reads too:
-//! they could see unsynced changes. Queued changes are written again every [`RETRY_EVERY`]. Their
-//! calls wait, and end with an unknown fate at their deadline. After the first successful write the
-//! engine recovers without a restart.
+//! refused before they are decided ([`Error::Unavailable`], certainly not executed), and so are
+//! reads, because they could see unsynced changes. Queued changes are written again every
+//! [`RETRY_EVERY`]. Their calls wait, and end at their deadline with an unknown outcome. After the
+//! first successful write the engine recovers without a restart.
 //!
 //! # If a write hangs
 //! When the oldest unsynced change is [`STALLED_AFTER`] old, the store counts as down and health
-//! reports NOT_SERVING. Calls wait as for a slow disk. Once `unsynced_bytes` of changes wait,
-//! further calls are refused before they are decided ([`Error::UnsyncedFull`]). With
-//! `unsynced_changes` in line they are refused as well ([`Error::Overloaded`]).
+//! reports NOT_SERVING. Calls wait as they would for a slow disk. Once `unsynced_bytes` of changes
+//! are waiting, further calls are refused before they are decided ([`Error::UnsyncedFull`]). They
+//! are also refused once `unsynced_changes` are queued ([`Error::Overloaded`]).
 //!
 //! # What a kill loses
 //! - [`Durability::Always`]: no acknowledged change.
-//! - [`Durability::Interval`]: no acknowledged change; a power loss, at most one second of them. While
-//!   a change older than [`AGE_MAX`] is unsynced, no call is acknowledged before its changes are
-//!   synced. So the lost second is the last one before the power loss, or before the disk stalled.
-//! - [`Durability::None`]: a kill and a power loss alike, the same second.
+//! - [`Durability::Interval`]: no acknowledged change. A power loss loses at most one second of
+//!   them: while a change older than [`AGE_MAX`] is unsynced, no call is acknowledged before its
+//!   changes are synced. The lost second is therefore the last one before the power loss, or before
+//!   the disk stalled.
+//! - [`Durability::None`]: a kill and a power loss both lose up to that second.
 //!
-//! Numbers that must not repeat are reserved ahead in either case: fencing tokens by the mark of the
-//! clock, the values of a sequence by its own mark. An answer waits until the reservation is synced
+//! Numbers that must not repeat are always reserved ahead: fencing tokens by the mark of the clock,
+//! and the values of a sequence by its own mark. An answer waits until the reservation is synced
 //! ([`Seen`]).
 //!
 //! The age of changes is measured on the engine's clock. A simulation can step that clock and call
-//! [`JournalWriter::write`], and needs neither a thread nor real time.
+//! [`JournalWriter::write`], so it needs neither a thread nor real time.
 
 mod log_writer;
 mod queue;
@@ -70,7 +71,7 @@ use tollgate_core::{
 use waiting::SyncWait;
 pub use writer::JournalWriter;
 
-/// The longest time between two writes, of changes or of the clock's mark.
+/// Maximum time between two writes of changes or of the clock's mark.
 const WRITE_EVERY: Duration = Duration::from_millis(500);
 /// Calls wait while an unsynced change is older than this, so that a slow disk never risks more
 /// than one second.
@@ -79,8 +80,8 @@ const AGE_MAX: Duration = Duration::from_millis(950);
 const RETRY_EVERY: Duration = Duration::from_millis(250);
 /// The age of an unsynced change at which the disk counts as hanging.
 const STALLED_AFTER: Duration = Duration::from_secs(2);
-/// With this number of queued changes, the sweeper pauses, so that calls need not wait for its
-/// changes. Under `interval` calls rarely wait, so it may be more.
+/// The sweeper pauses at this number of queued changes, so that calls need not wait for its
+/// changes. Under `interval`, calls rarely wait, so the number may be higher.
 const SWEPT_ALWAYS_MAX: usize = 5000;
 const SWEPT_INTERVAL_MAX: usize = 20_000;
 
@@ -89,8 +90,8 @@ const SWEPT_INTERVAL_MAX: usize = 20_000;
 pub enum Durability {
     /// The decision is synced to the disk.
     Always,
-    /// The operating system has the decision, and it is synced within a second. If the disk is
-    /// slower, the answer waits for it.
+    /// The decision has been passed to the operating system, and is synced within a second. If the
+    /// disk is slower, the answer waits for it.
     #[default]
     Interval,
     /// The decision is synced within a second, as with `Interval`; a kill before that loses it.
@@ -107,7 +108,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// What two answers depend on.
+    /// Combines the changes that two answers depend on.
     pub(in super::super) fn and(self, other: Seen) -> Seen {
         let change = self.change.max(other.change);
         Seen { change, reservation: self.reservation.max(other.reservation) }
@@ -115,7 +116,7 @@ impl Seen {
 }
 
 impl Durability {
-    /// The acknowledged changes that survive a kill.
+    /// Returns which acknowledged changes survive a kill.
     pub(super) fn keeps(self) -> Keeps {
         match self {
             Durability::Always => Keeps::All,
@@ -131,8 +132,8 @@ pub(in super::super) struct Journal {
     clock: Arc<KeptClock>,
     /// The file of the store.
     file: PathBuf,
-    /// The thread of the log, if there is one, and that of redb. Empty in simulations and after
-    /// `close`.
+    /// The thread of the log, if there is one, and the thread of redb. Empty in simulations and
+    /// after `close`.
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -158,7 +159,7 @@ impl Journal {
         (Journal { shared, clock, file, threads: Mutex::default() }, writer)
     }
 
-    /// The size of the file, in bytes, and the number of changes that wait for the disk.
+    /// Returns the size of the file, in bytes, and the number of changes that wait for the disk.
     pub(in super::super) fn usage(&self) -> (u64, u64) {
         let bytes = fs::metadata(&self.file).map_or(0, |file| file.len());
         (bytes, lock(&self.shared.queue).count as u64)
@@ -174,12 +175,13 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether answers can be lost, so that numbers are reserved ahead of them.
+    /// Whether acknowledged changes can be lost, so that numbers are reserved ahead of them.
     pub(super) fn reserves(&self) -> bool {
         self.shared.durability != Durability::Always
     }
 
-    /// Makes redb write the queued changes as soon as they are logged, and the mark of the clock.
+    /// Makes redb write the queued changes as soon as they are logged, together with the mark of
+    /// the clock.
     fn ask_for_write(&self, queue: &mut ChangeQueue) {
         queue.ask_for_write();
         if self.shared.is_urgent(queue) && mem::take(&mut queue.is_idle) {
@@ -187,7 +189,7 @@ impl Journal {
         }
     }
 
-    /// Takes a call in, or refuses it and counts the refusal.
+    /// Admits a call, or refuses it and counts the refusal.
     pub(in super::super) fn admit(&self) -> Result<(), Error> {
         self.check().inspect_err(|error| match error {
             Error::UnsyncedFull { .. } => ReachedLimit::UnsyncedBytes.record(),
@@ -213,16 +215,16 @@ impl Journal {
         }
     }
 
-    /// Sets the most bytes of unsynced changes, and the most queued changes.
+    /// Sets the maximum bytes of unsynced changes and the maximum number of queued changes.
     pub(super) fn set_limits(&self, limits: &CallerLimits) {
         self.shared.bytes_max.store(limits.unsynced_bytes, Ordering::Relaxed);
         self.shared.changes_max.store(limits.unsynced_changes, Ordering::Relaxed);
     }
 
-    /// Checks whether the disk hangs, and reports a change of that. Called every 250 ms.
+    /// Checks whether the disk hangs, and reports if that has changed. Called every 250 ms.
     pub(super) fn look(&self) {
         let shared = &self.shared;
-        // A failing disk already counts as down for another reason.
+        // A failing disk already counts as down.
         let is_stalled =
             lock(&shared.queue).age(self.clock.source()) >= STALLED_AFTER && !shared.is_failing();
         if shared.is_stalled.swap(is_stalled, Ordering::AcqRel) == is_stalled {
@@ -299,7 +301,7 @@ impl Journal {
             && lock(&shared.queue).age(source) < AGE_MAX
     }
 
-    /// Returns once [`Journal::is_synced`]. Fails with [`Error::DeadlineExceeded`].
+    /// Waits until [`Journal::is_synced`]. Fails with [`Error::DeadlineExceeded`].
     pub(super) async fn synced(&self, seen: Seen, deadline: Instant) -> Result<(), Error> {
         let shared = &self.shared;
         let is_reserved = shared.written.load(Ordering::Acquire) >= seen.reservation
@@ -311,7 +313,7 @@ impl Journal {
         timeout_at(deadline.into(), waiting).await.map_err(|_| Error::DeadlineExceeded)
     }
 
-    /// Follows whether writes succeed in time.
+    /// Subscribes to the state of the store: whether writes succeed in time.
     pub(in super::super) fn state(&self) -> watch::Receiver<StoreState> {
         self.shared.state.subscribe()
     }
@@ -322,7 +324,7 @@ impl Journal {
         self.shared.wake_log.notify_one();
         let mut threads = mem::take(&mut *lock(&self.threads));
         let last = threads.pop();
-        // redb gets the last changes of the log.
+        // redb then receives the last changes of the log.
         let mut has_failed = threads.into_iter().any(|log| log.join().is_err());
         lock(&self.shared.queue).is_closing = true;
         self.shared.wake.notify_one();

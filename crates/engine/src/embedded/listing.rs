@@ -16,7 +16,7 @@ impl Embedded {
     ) -> PartitionPage {
         let limit = limit as usize;
         let after = after.map_or(&[][..], |cursor| cursor.name.as_bytes());
-        // One more than `limit`: whether another page follows.
+        // One more than `limit`, to find out whether another page follows.
         let names = self.namespaces.list::<S>(namespace, limit + 1, after).into_iter();
         let mut names: Vec<Name> =
             names.filter_map(|name| Name::stored(Bytes::from(name)).ok()).collect();

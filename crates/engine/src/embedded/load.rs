@@ -1,6 +1,6 @@
 //! Loads a data directory into an engine, at start.
 //!
-//! Entries come in the order of their keys, so all entries of a partition follow each other. One
+//! Entries arrive in the order of their keys, so all entries of a partition are consecutive. One
 //! state is restored at a time. A large file is read by a second thread. An unreadable entry ends
 //! the start with an error; nothing is skipped.
 
@@ -22,9 +22,9 @@ use tollgate_core::{
     time::Mark,
 };
 
-/// The bytes of a chunk that the reading thread hands over.
+/// The size of a chunk that the reading thread passes on, in bytes.
 const CHUNK_BYTES: usize = 256 << 10;
-/// The most chunks that wait to be restored: bounds the memory of a load.
+/// Maximum number of chunks that wait to be restored, which bounds the memory of a load.
 const CHUNKS_MAX: usize = 16;
 
 /// Loads all entries. Returns the clock's mark and the number of entries.
@@ -69,7 +69,7 @@ fn read(store: &FileStore, sender: &SyncSender<EntryChunk>) -> Result<Option<Mar
         if chunk.bytes.len() < CHUNK_BYTES {
             Ok(())
         } else {
-            // The receiver has stopped at an unreadable entry, and reports that one.
+            // The receiver has stopped at an unreadable entry and reports that one.
             sender
                 .send(mem::take(&mut chunk))
                 .map_err(|_| Unreadable("an earlier entry is unreadable".to_owned()))
@@ -140,7 +140,7 @@ impl<S: Tabled> Restored for S {
 
 macro_rules! fresh {
     ($($table:ident: $state:ty $(, events $event:ty => $history:ident)?;)*) => {
-        /// A fresh state of a kind; `None` if there is no such kind.
+        /// Returns a fresh state of a kind; `None` if there is no such kind.
         fn fresh(kind: u8) -> Option<Box<dyn Restored>> {
             match kind {
                 $(<$state as Recorded>::KIND => Some(Box::<$state>::default()),)*

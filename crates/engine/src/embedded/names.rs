@@ -1,7 +1,7 @@
 //! Lists names by their prefix, shard by shard.
 //!
-//! Within a shard the order is by name. A page reads all names of its shards, a segment at a time,
-//! and keeps only the names that it returns.
+//! Within a shard, names are in byte order. A page reads all names of its shards, a segment at a
+//! time, and keeps only the names that it returns.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::listing::{LOOKED_MAX, NameCursor, NamePage, NameQuery};
 
 impl Embedded {
     /// Lists the next names. The hash that selects shards differs between processes, so a position
-    /// of another process means the first page.
+    /// from another process means the first page.
     pub(in super::super) fn names<S: Tabled>(&self, query: &NameQuery) -> NamePage {
         let process = self.hasher.hash_one("names");
         let start = query.after.clone().filter(|after| after.process == process);
@@ -40,8 +40,8 @@ impl Embedded {
         NamePage { partitions, next: None }
     }
 
-    /// The first names of a shard after `after`, at most `limit`. Adds the number of names to
-    /// `looked`.
+    /// Returns the first names of a shard after `after`, at most `limit`. Adds the number of
+    /// visited names to `looked`.
     fn names_of<S: Tabled>(
         &self,
         shard: usize,

@@ -1,8 +1,8 @@
 //! The partitions of each namespace.
 //!
-//! The tables of the shards contain the partitions of all namespaces, in no order. This registry has
-//! the listed partitions of each namespace in order, so that a listing reads no others. It also
-//! counts the named partitions of all kinds, for `names_max`.
+//! The tables of the shards contain the partitions of all namespaces, in no particular order. This
+//! registry contains the listed partitions of each namespace in order, so that a listing reads no
+//! others. It also counts the named partitions of all kinds, for `names_max`.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -22,12 +22,12 @@ pub(super) struct Namespaces {
     others: Mutex<HashMap<Box<[u8]>, Names, RandomState>>,
     /// The listed partitions of the default namespace.
     default: Mutex<Listed>,
-    /// The number of partitions of the default namespace, histories and indexes excepted. Most of
+    /// The number of partitions of the default namespace, except for histories and indexes. Most of
     /// them are not listed, and need no mutex.
     default_count: AtomicU64,
 }
 
-/// The partitions that listings show: kind and name.
+/// The partitions that listings show, by kind and name.
 type Listed = BTreeSet<(u8, Box<[u8]>)>;
 
 /// The partitions of one namespace.
@@ -39,7 +39,8 @@ struct Names {
 }
 
 impl Namespaces {
-    /// Registers a new partition. Returns false, and does not, if its namespace has `most` or more.
+    /// Registers a new partition. Returns false, without registering it, if its namespace has
+    /// `most` or more.
     pub(super) fn add<S: Tabled>(&self, partition: &[u8], most: Option<u32>) -> bool {
         let has_room = |count: u64| most.is_none_or(|most| count < most.into());
         let namespace = match Namespace::split(partition).0 {
@@ -57,7 +58,7 @@ impl Namespaces {
             namespace => namespace,
         };
         let mut all = self.others.lock();
-        // Not `entry`: it needs an owned key even for a known namespace.
+        // Does not use `entry`, which needs an owned key even for a known namespace.
         if !all.contains_key(namespace) {
             all.insert(namespace.into(), Names::default());
         }
@@ -96,7 +97,7 @@ impl Namespaces {
         }
     }
 
-    /// The names of a namespace in byte order, at most `limit`, after this one.
+    /// Returns the names of a namespace in byte order, at most `limit`, after this one.
     pub(super) fn list<S: Tabled>(
         &self,
         namespace: &Namespace,

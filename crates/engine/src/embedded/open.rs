@@ -14,7 +14,8 @@ use super::{
 };
 use tollgate_core::time::{Clock, KeptClock, Millis};
 
-/// A larger lead over the system clock is logged: the system clock was set back.
+/// A larger lead over the system clock is logged, because it means that the system clock was set
+/// back.
 const AHEAD_MAX: Millis = Millis::from_secs(10);
 
 impl Embedded {
@@ -47,7 +48,7 @@ impl Embedded {
         let (mark, count) = load::load(&mut engine, &store)?;
         let was_closed = mark.is_none_or(|mark| mark.is_last);
         let clock = Arc::new(KeptClock::resume(source, mark, durability.keeps()));
-        tell(&path, count, was_closed, &clock);
+        log_loaded(&path, count, was_closed, &clock);
         // The reservation of tokens must be on disk before the first call is answered.
         let first = clock.mark();
         let last = store.last();
@@ -62,7 +63,7 @@ impl Embedded {
 }
 
 /// Logs the result of loading.
-fn tell(path: &Path, count: usize, was_closed: bool, clock: &KeptClock) {
+fn log_loaded(path: &Path, count: usize, was_closed: bool, clock: &KeptClock) {
     let path = path.display();
     if !was_closed {
         tracing::warn!(

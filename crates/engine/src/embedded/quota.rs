@@ -1,7 +1,7 @@
 //! The exact counts of the leases, queued tasks and bytes of each namespace, for `leases_max`,
 //! `queued_max` and `bytes_max` of `[[namespace]]`. Nothing is counted unless one of them is configured.
 //!
-//! A decision that takes something is counted before it is decided, so that decisions on several
+//! A decision that takes something is counted before it is made, so that decisions on several
 //! shards together never exceed a limit. The count is corrected after the decision.
 
 use std::{
@@ -20,10 +20,10 @@ use tollgate_core::{
     time::{Millis, Timestamp},
 };
 
-/// When a call at a limit may be repeated: the sweeper removes ended leases every half second.
+/// The retry delay for calls at a limit: the sweeper removes ended leases every half second.
 const RETRY: Millis = Millis(1000);
 
-/// The counts by prefix of the namespace. The mutex is locked only while a shard's mutex is
+/// The counts, by prefix of the namespace. The mutex is locked only while a shard's mutex is
 /// locked.
 #[derive(Debug, Default)]
 pub(super) struct QuotaCounts {
@@ -40,31 +40,31 @@ pub(super) struct QuotaChange {
     adds: u64,
 }
 
-/// The entries of a stored partition.
+/// Returns the footprint of a stored partition.
 fn held<S: Tabled>(partition: &[u8], state: &S) -> Footprint {
     let holds = state.footprint();
     Footprint { bytes: holds.bytes + PARTITION_BYTES + partition.len() as u64, ..holds }
 }
 
 impl QuotaCounts {
-    /// Whether something is counted.
+    /// Whether counting is on.
     pub(super) fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Returns the entries of a partition before a change that no decision makes; `None` if nothing is
-    /// counted.
+    /// Returns the footprint of a partition before a change that is not made by a decision; `None`
+    /// if nothing is counted.
     pub(super) fn before<S: Tabled>(&self, partition: &[u8], state: &S) -> Option<Footprint> {
         (S::IS_NAMED && self.is_on()).then(|| held(partition, state))
     }
 
-    /// Counts that change; `state` is the partition after it, `None` if it was removed.
+    /// Counts that change; `state` is the partition after it, or `None` if it was removed.
     pub(super) fn after<S: Tabled>(&self, partition: &[u8], before: Footprint, state: Option<&S>) {
         let after = state.map_or_else(Footprint::default, |state| held(partition, state));
         self.add(Namespace::prefix_of(partition), after, before);
     }
 
-    /// Adds to the counts of a namespace, and subtracts.
+    /// Adds `more` to the counts of a namespace, and subtracts `less`.
     fn add(&self, prefix: &[u8], more: Footprint, less: Footprint) {
         if more == less {
             return;
@@ -96,7 +96,7 @@ impl QuotaCounts {
         has_room
     }
 
-    /// Adds bytes if the namespace then has at most `most`.
+    /// Adds bytes if the namespace then uses at most `most`.
     pub(super) fn take_bytes(&self, prefix: &[u8], bytes: u64, most: u64) -> bool {
         let mut counts = self.counts.lock();
         if !counts.contains_key(prefix) {
@@ -114,8 +114,8 @@ impl QuotaCounts {
 macro_rules! count_all {
     ($($table:ident: $state:ty $(, events $event:ty => $history:ident)?;)*) => {
         impl Embedded {
-            /// Starts to count leases, queued tasks and bytes, those in the tables included. Call it before the
-            /// first call; later ones do nothing.
+            /// Starts to count leases, queued tasks and bytes, including those already in the
+            /// tables. It must run before the first call; repeated calls do nothing.
             pub(in super::super) fn count_held(&self) {
                 if !self.counts.is_on.swap(true, Ordering::Relaxed) {
                     $(self.count_table::<$state>();)*
@@ -144,8 +144,8 @@ impl Embedded {
         }
     }
 
-    /// Counts what a decision takes and adds; `is_stored` says whether its partition exists. Fails with
-    /// [`Error::NamespaceLimit`] if its namespace has as much as it may.
+    /// Counts what a decision takes and adds; `is_stored` says whether its partition exists. Fails
+    /// with [`Error::NamespaceLimit`] if its namespace has reached its limit.
     pub(super) fn count<D: Decision>(
         &self,
         decision: &D,
@@ -244,7 +244,7 @@ mod tests {
         engine.counts.counts.lock().get(&[][..]).map_or(0, |count| count.bytes)
     }
 
-    /// Counts the tables anew.
+    /// Recounts the tables.
     fn recounted(engine: &Embedded) -> u64 {
         engine.counts.counts.lock().clear();
         engine.counts.is_on.store(false, Ordering::Relaxed);

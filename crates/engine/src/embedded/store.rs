@@ -5,12 +5,12 @@
 //! both), and a write that is atomic and synced when it returns.
 //!
 //! # Two syncs for each write
-//! A write syncs its pages first and then the file header that refers to them. redb could do with
-//! one sync. Two are needed for two reasons:
-//! - Startup must distinguish a torn last write from corruption. With one sync both look alike, and
-//!   acknowledged changes would be cut off silently.
-//! - After a failed sync, readers can see pages that never reach the disk. With two syncs no header
-//!   refers to them, and the failed batch is written again in full.
+//! A write syncs its pages first and then the file header that refers to them. redb could use a
+//! single sync, but two are needed for two reasons:
+//! - Startup must distinguish a torn last write from corruption. With one sync, both look alike,
+//!   and acknowledged changes would be cut off silently.
+//! - After a failed sync, readers can see pages that never reach the disk. With two syncs, no
+//!   header refers to them, and the failed batch is written again in full.
 
 mod batch;
 mod lock;
@@ -51,7 +51,7 @@ const UNFINISHED: &str = "tollgate.redb.unfinished";
 const LOCK: &str = "tollgate.lock";
 /// The files of the log.
 const LOGS: [&str; 2] = ["tollgate.log.0", "tollgate.log.1"];
-/// The page cache of redb. It is small, since the engine has all state in memory.
+/// The page cache of redb. It is small, since the engine keeps all state in memory.
 const CACHE_BYTES: usize = 64 << 20;
 /// The size above which a file is read by a second thread.
 const LARGE: u64 = 8 << 20;
@@ -99,17 +99,17 @@ impl std::error::Error for OpenError {}
 /// Opens the database. Called again after a failed write.
 type Opener = Box<dyn Fn(&mut Builder) -> Result<Database, DatabaseError> + Send + Sync>;
 
-/// The place where entries are stored: a directory, or a backend of a test.
+/// The place where entries are stored: a directory or a test backend.
 pub struct Disk {
-    /// The path that errors name.
+    /// The path that appears in errors.
     path: PathBuf,
     /// Opens the database, also after a failed write.
     open: Opener,
     /// The files of the log.
     logs: [Box<dyn LogFile>; 2],
-    /// The boot of the machine; `None` if it is unknown.
+    /// The identity of the machine's boot; `None` if it is unknown.
     boot: Option<String>,
-    /// The lock file, locked as long as it is open.
+    /// The lock file, which is locked as long as it is open.
     _lock: Option<DirectoryLock>,
 }
 
@@ -149,25 +149,25 @@ impl Disk {
         for path in [directory, &path, &directory.join(LOCK), &one, &two] {
             rights::warn_if_wide(path);
         }
-        // Syncs the directory and its parent: the names must survive a power loss, too.
+        // Syncs the directory and its parent, because the names must also survive a power loss.
         for folder in [directory, directory.parent().unwrap_or(directory)] {
             let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
             let synced = File::open(folder).and_then(|folder| folder.sync_all());
             synced.map_err(|error| failed("cannot sync", &error))?;
         }
         let file = path.clone();
-        // Never creates the file: one that was deleted would be replaced by an empty one silently.
+        // Never creates the file, because a deleted one would silently be replaced by an empty one.
         let open = move |builder: &mut Builder| builder.open(&file);
         let boot = current_boot();
         Ok(Disk { path, open: Box::new(open), logs, boot, _lock: Some(lock) })
     }
 
-    /// The path that errors name.
+    /// Returns the path that appears in errors.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A disk with another way to open the database, for tests. `path` appears in errors.
+    /// Creates a disk with another way to open the database, for tests. `path` appears in errors.
     pub fn custom(
         path: &Path,
         open: impl Fn(&mut Builder) -> Result<Database, DatabaseError> + Send + Sync + 'static,
@@ -184,7 +184,7 @@ impl Disk {
 }
 
 /// Creates an empty file under another name and renames it. A file that was cut off at creation
-/// would count as damaged for ever.
+/// would count as damaged forever.
 fn begin(directory: &Path, path: &Path) -> Result<(), redb::Error> {
     let unfinished = directory.join(UNFINISHED);
     match fs::remove_file(&unfinished) {
@@ -200,13 +200,13 @@ fn begin(directory: &Path, path: &Path) -> Result<(), redb::Error> {
 /// The entries on disk. A failed write closes the database; the next write opens it again.
 #[derive(Debug)]
 pub(super) struct FileStore {
-    // Declared before `disk`: the database is closed before the directory is unlocked.
+    // Declared before `disk`, so that the database is closed before the directory is unlocked.
     /// `None` after a failed write.
     database: Option<Database>,
     log: ChangeLog,
     /// The number of the last change that redb has.
     last: u64,
-    /// The boot of the machine; `None` if it is unknown, or if changes are not logged.
+    /// The identity of the machine's boot; `None` if it is unknown, or if changes are not logged.
     boot: Option<String>,
     disk: Disk,
 }
@@ -225,18 +225,18 @@ impl FileStore {
         Ok(FileStore { database: Some(database), log, last: 0, boot, disk })
     }
 
-    /// The number of the last change that redb has.
+    /// Returns the number of the last change that redb has.
     pub(super) fn last(&self) -> u64 {
         self.last
     }
 
-    /// Takes the log, to append to it on another thread.
+    /// Removes and returns the log, to append to it on another thread.
     pub(super) fn take_log(&mut self) -> ChangeLog {
         mem::replace(&mut self.log, ChangeLog::new(ChangeLog::in_memory()))
     }
 
-    /// Declares that answers are given before their changes are written anywhere: unless the process
-    /// ends in order, its last changes count as lost.
+    /// Declares that calls are answered before their changes are written anywhere: unless the
+    /// process shuts down properly, its last changes count as lost.
     pub(super) fn forget_boot(&mut self) {
         self.boot = None;
     }
@@ -268,13 +268,13 @@ impl FileStore {
         Ok(mark)
     }
 
-    /// The error for an unreadable entry.
+    /// Returns the error for an unreadable entry.
     pub(super) fn unreadable(&self, key: &[u8], Unreadable(why): &Unreadable) -> OpenError {
         let (path, key) = (self.disk.path.display(), key.escape_ascii());
         OpenError::Damaged(format!("{path}: the entry {key} cannot be read: {why}"))
     }
 
-    /// The path of the file.
+    /// Returns the path of the file.
     pub(super) fn path(&self) -> &Path {
         self.disk.path()
     }
@@ -285,7 +285,8 @@ impl FileStore {
     }
 
     /// Writes a batch and a mark in one transaction, synced on return. `last` is the number of the
-    /// batch's last change. After an error the batch may or may not be on disk: write it again.
+    /// batch's last change. After an error, the batch may or may not be on disk, so it must be
+    /// written again.
     pub(super) fn write(
         &mut self,
         batch: &WriteBatch,
@@ -297,13 +298,14 @@ impl FileStore {
         if written.is_ok() {
             self.last = last
         } else {
-            // After an error redb accepts no further write.
+            // After an error, redb accepts no further writes.
             self.database = None
         }
         written.map_err(|error| format!("{}: {error}", self.disk.path.display()))
     }
 
-    /// Writes a batch with redb's error type. Opens the database again if the last write failed.
+    /// Writes a batch; the errors have redb's type. Opens the database again if the last write
+    /// failed.
     fn try_write(
         &mut self,
         batch: &WriteBatch,
@@ -331,7 +333,7 @@ impl FileStore {
     }
 }
 
-/// The settings that every opening of the database shares.
+/// Returns the settings that every opening of the database shares.
 fn builder() -> Builder {
     let mut builder = Builder::new();
     builder.set_cache_size(CACHE_BYTES);
@@ -339,7 +341,7 @@ fn builder() -> Builder {
 }
 
 impl Disk {
-    /// The error for a database that cannot be opened.
+    /// Returns the error for a database that cannot be opened.
     fn open_error(&self, error: &DatabaseError) -> OpenError {
         let path = self.path.display();
         match error {
@@ -354,7 +356,7 @@ impl Disk {
         }
     }
 
-    /// The error for a database that cannot be read.
+    /// Returns the error for a database that cannot be read.
     fn error(&self, error: &redb::Error) -> OpenError {
         match error {
             redb::Error::Io(error) => self.io_error(error),
@@ -362,11 +364,12 @@ impl Disk {
         }
     }
 
-    /// The error of the file system. A file that is too short counts as damaged.
+    /// Returns the error for a failure of the file system. A file that is too short counts as
+    /// damaged.
     fn io_error(&self, error: &io::Error) -> OpenError {
         let path = self.path.display();
         match error.kind() {
-            // The file is shorter than its header says, or no redb file.
+            // The file is shorter than its header says, or is not a redb file.
             io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => {
                 OpenError::Damaged(format!("{path} is damaged: {error}"))
             }

@@ -1,10 +1,10 @@
 //! Drops expired entries in the background, in bounded steps.
 //!
 //! Called through `Engine::maintain`. A step locks one shard, sweeps some segments of its tables
-//! and remembers the place where the next step continues. It drops at most 125 entries and ends
-//! after 250 µs, even if one partition has a million expired entries. Steps rotate over the
-//! shards, with pauses, since calls need the processor too. Nothing here changes an outcome: a
-//! decision sees expired entries as absent.
+//! and remembers where the next step continues. It drops at most 125 entries and ends after 250 µs,
+//! even if one partition has a million expired entries. Steps rotate over the shards, with pauses,
+//! since calls also need the processor. Nothing here changes an outcome, because a decision treats
+//! expired entries as absent.
 
 mod budget;
 
@@ -32,24 +32,24 @@ use tollgate_core::{
     time::{Timestamp, monotonic},
 };
 
-/// A pass sweeps a quarter of the shards, so each shard is swept once a second.
+/// A pass sweeps a quarter of the shards, so each shard is swept once per second.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
 const QUARTER: usize = SHARDS.div_ceil(4);
-/// The most entries that a step drops.
+/// Maximum number of entries that a step drops.
 const DROPPED_MAX: usize = 125;
-/// The time after which a step ends, with the group of 16 entries and the segment that it is at. A
-/// decision waits for a step about this long.
+/// The time after which a step ends, once it has finished its current group of 16 entries or its
+/// current segment. A decision waits about this long for a step.
 const STEP_TIME: Duration = Duration::from_micros(250);
 /// The number of dropped entries after which the sweep pauses.
 const PAUSE_AFTER: usize = 1000;
 const PAUSE: Duration = Duration::from_millis(1);
-/// The most entries that a pass drops: 320,000 a second in all, which is more than calls can
-/// create. One pool gets a quarter of that; a busy pool also drops two expired tasks with each new
-/// one.
+/// Maximum number of entries that a pass drops: 320,000 per second in total, which is more than
+/// calls can create. One pool gets a quarter of that; a busy pool also drops two expired tasks with
+/// each new one.
 const QUARTER_MAX: usize = 80_000;
 /// The pause before the journal is checked again for room.
 const ROOM_PAUSE: Duration = Duration::from_millis(20);
-/// A step that has looked at this number of partitions ends.
+/// A step ends when it has visited this number of partitions.
 const LOOKED_MAX: usize = 500;
 
 /// The position at which the sweep of a shard continues.
@@ -63,9 +63,9 @@ struct SweepPosition {
 
 /// The result of a step.
 struct Step {
-    /// The position of the shard's next step; `None` at the end of its tables.
+    /// The position of the next step in the shard; `None` at the end of its tables.
     next: Option<SweepPosition>,
-    /// The number of partitions looked at.
+    /// The number of partitions visited.
     looked: usize,
     /// The number of entries dropped.
     dropped: usize,
@@ -73,9 +73,9 @@ struct Step {
 
 /// The result of sweeping a segment.
 struct SweptSegment {
-    /// The number of partitions looked at.
+    /// The number of partitions visited.
     looked: usize,
-    /// Whether nothing is left to drop in the segment.
+    /// Whether there is nothing left to drop in the segment.
     is_done: bool,
     /// Whether the table has further segments.
     has_next: bool,
@@ -132,7 +132,7 @@ impl Embedded {
         while dropped < QUARTER_MAX
             && let Some(shard) = unfinished.pop_front()
         {
-            // Dropping can wait for the disk, calls cannot.
+            // Dropping can wait for the disk, but calls cannot.
             while !self.has_room() {
                 sleep(ROOM_PAUSE).await;
             }
@@ -170,7 +170,7 @@ impl Embedded {
         let mut looked = 0;
         let mut budget = Budget::new(DROPPED_MAX, time.map(|time| monotonic() + time));
         while let Some(sweep) = KINDS.get(place.kind) {
-            // A step sweeps one segment at least, so that a slow machine makes progress.
+            // A step sweeps at least one segment, so that a slow machine makes progress.
             if looked >= LOOKED_MAX || budget.is_spent() || looked > 0 && budget.is_over() {
                 break;
             }
@@ -196,9 +196,10 @@ impl Embedded {
         if let Some(journal) = journal {
             line_up(&mut tables.buffer, journal);
         }
-        // Hands the mutex to a waiting call before the next step takes it.
+        // Passes the mutex to a waiting call before the next step locks it.
         MutexGuard::unlock_fair(tables);
-        // Freed after the mutex: giving memory back can take the allocator milliseconds.
+        // Freed after the mutex is unlocked, because the allocator can take milliseconds to return
+        // memory.
         drop(bin);
         let next = (place.kind < KINDS.len()).then_some(place);
         Step { next, looked, dropped: budget.dropped() }

@@ -1,9 +1,10 @@
 //! The state of one shard: a table of partitions for each capability.
 //!
-//! A table is an incremental map (`crates/core/src/collections/incremental_map.rs`), written by hand for a reason. A
-//! map of the standard library moves all entries together when it grows, under the mutex of the
-//! shard. It caused pauses of 4.9 ms for a new key, and of 279 ms in a pool that grew to 1,000,000
-//! leases. The incremental map moves one or two segments of a few hundred entries at a time.
+//! A table is an incremental map (`crates/core/src/collections/incremental_map.rs`), written by
+//! hand because a map of the standard library moves all entries together when it grows, under the
+//! mutex of the shard. That caused pauses of 4.9 ms for a new key, and of 279 ms in a pool that
+//! grew to 1,000,000 leases. The incremental map moves one or two segments of a few hundred entries
+//! at a time.
 
 use std::convert::Infallible;
 
@@ -32,7 +33,7 @@ pub struct ChangeBuffer {
 }
 
 impl ChangeBuffer {
-    /// What an answer depends on that has seen the shard.
+    /// Returns the changes that an answer depends on if it has seen the shard.
     pub(super) fn seen(&self) -> Seen {
         Seen { change: self.ticket, reservation: 0 }
     }
@@ -44,17 +45,18 @@ pub(super) fn drain<S: Tabled>(state: &mut S, partition: &[u8], buffer: &mut Cha
     state.drain(&mut buffer.changes);
 }
 
-/// A state of which the executor can find the entry, or the entries, in a shard.
+/// A state whose entry or entries the executor can find in a shard.
 pub trait Sharded: State {
-    /// Executes a decision and queues its changes. Returns also the changes that the outcome depends
-    /// on. Fails with [`Error::MemoryFull`] or [`Error::NamespaceLimit`].
+    /// Executes a decision and queues its changes. Also returns the changes that the outcome
+    /// depends on. Fails with [`Error::MemoryFull`] or [`Error::NamespaceLimit`].
     fn execute<D>(engine: &Embedded, decision: &D) -> (Result<D::Outcome, Error>, Seen)
     where
         D: Decision<State = Self>;
 
-    /// Executes decisions from the first on, under one lock: those in front with the shard of the
-    /// first. Passes each outcome to `take`, and ends when that returns false. Returns the changes
-    /// that the outcomes depend on, or `None` if another thread has the shard and this one may not block.
+    /// Executes the leading decisions that have the same shard as the first, under one lock. Passes
+    /// each outcome to `take`, and stops when that returns false. Returns the changes that the
+    /// outcomes depend on, or `None` if another thread has locked the shard and this one may not
+    /// block.
     fn execute_run<D>(
         engine: &Embedded,
         decisions: &[D],
@@ -67,18 +69,18 @@ pub trait Sharded: State {
 
 /// A state that has a table in every shard.
 pub trait Tabled: Sharded + Recorded {
-    /// What a decision on the state appends to a history under the same tag.
+    /// The event that a decision on the state appends to a history under the same tag.
     type Event: Send + 'static;
 
-    /// The table of this state.
+    /// Returns the table of this state.
     fn table(tables: &mut Tables) -> &mut Table<Self>;
-    /// The table, and the collector of changes.
+    /// Returns the table, and the collector of changes.
     fn table_and_buffer(tables: &mut Tables) -> (&mut Table<Self>, &mut ChangeBuffer);
-    /// Takes the event that the last decision has produced.
+    /// Removes and returns the event that the last decision has produced.
     fn take_event(&mut self) -> Option<Box<Self::Event>> {
         None
     }
-    /// Appends an event to the history of its tag. With `is_recorded` collects that change, too.
+    /// Appends an event to the history of its tag. With `is_recorded`, also collects that change.
     fn append_event(
         _tables: &mut Tables,
         _tag: &[u8],

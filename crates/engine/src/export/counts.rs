@@ -1,4 +1,4 @@
-//! The numbers of lines of an export.
+//! The number of lines in an export.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use tollgate_telemetry::text::grouped;
 
-/// Number of lines, without the first and the last.
+/// The number of lines, without the first and the last.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Total.
+    /// The total number.
     pub lines: u64,
-    /// Number by kind.
+    /// The number of each kind.
     pub counts: BTreeMap<String, u64>,
 }
 

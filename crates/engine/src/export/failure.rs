@@ -1,4 +1,4 @@
-//! Failures of exports and imports, and the receiver of lines, which can fail.
+//! Failures of exports and imports, and the receiver of lines.
 
 use std::{fmt, io};
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{super::redis::is_store_id, counts::Counts, line::Line};
 
-/// Version of the format. An import refuses every other version.
+/// Version of the format. An import rejects every other version.
 const VERSION: u32 = 1;
 
 /// The first line.
@@ -25,7 +25,8 @@ struct First {
     source: String,
     /// Time of the export on the clock of the source, µs.
     time: u64,
-    /// The id of the exported store; absent for a data directory, and before Tollgate had ids.
+    /// The id of the exported store; absent for a data directory, and in exports from versions
+    /// without ids.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     store_id: Option<String>,
 }
@@ -80,12 +81,12 @@ impl<W: Write> Writer<W> {
         write_line(&mut self.to, &value)
     }
 
-    /// Number of lines written so far.
+    /// Returns the number of lines written so far.
     pub fn lines(&self) -> u64 {
         self.counts.lines
     }
 
-    /// Writes the last line and flushes. Without it every import refuses the file.
+    /// Writes the last line and flushes. Without that line, every import rejects the file.
     pub fn end(mut self) -> io::Result<(W, Counts)> {
         let mut value = serde_json::to_value(Line::end(self.counts.clone()))?;
         strip(&mut value);
@@ -95,8 +96,8 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Removes fields that are unset or empty. The same types are stored in a data directory, where
-/// every field has its place, so they cannot leave them out themselves.
+/// Removes fields that are unset or empty. The types cannot omit them during serialization, because
+/// they are also stored in a data directory, where every field has its place.
 fn strip(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -171,12 +172,12 @@ impl<R: BufRead> Reader<R> {
         Ok(reader)
     }
 
-    /// Time of the export on the clock of the source, µs.
+    /// Returns the time of the export on the clock of the source, µs.
     pub fn time(&self) -> u64 {
         self.first.time
     }
 
-    /// The id of the exported store, if it has one.
+    /// Returns the id of the exported store, if it has one.
     pub fn store_id(&self) -> Option<&str> {
         self.first.store_id.as_deref()
     }
@@ -207,12 +208,12 @@ impl<R: BufRead> Reader<R> {
         Ok(Some(line))
     }
 
-    /// Number of lines of each kind read so far.
+    /// Returns the number of lines of each kind read so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// Compares the counts of the last line with the lines read, and checks that nothing follows
+    /// Compares the counts in the last line with the lines read, and checks that nothing follows
     /// it.
     fn finish(&mut self, said: &Counts) -> Result<(), Unfit> {
         let number = self.number;
@@ -233,8 +234,8 @@ impl<R: BufRead> Reader<R> {
         Ok(())
     }
 
-    /// Reads a line into the buffer; false at the end of the file. A line without a newline is cut
-    /// off and counts as the end.
+    /// Reads a line into the buffer. Returns false at the end of the file. A line without a newline
+    /// is cut off and counts as the end.
     fn advance(&mut self) -> Result<bool, Unfit> {
         self.buffer.clear();
         let read = self.from.read_until(b'\n', &mut self.buffer).map_err(Unfit::Unread)?;

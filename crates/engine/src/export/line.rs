@@ -15,7 +15,7 @@ use tollgate_core::{
 
 macro_rules! lines {
     ($($name:ident($line:ty) = $kind:literal),* $(,)?) => {
-        /// The contents of a line. Names are those that callers see, without their namespace.
+        /// The contents of a line. Names appear as callers see them, without their namespace.
         #[derive(Debug, Serialize, Deserialize)]
         #[serde(tag = "kind")]
         pub(crate) enum Contents {
@@ -76,7 +76,8 @@ lines! {
 }
 
 impl Contents {
-    /// The contents of the line of a stored entry. `of` is its partition without the namespace.
+    /// Returns the contents of the line for a stored entry. `of` is its partition without the
+    /// namespace.
     fn from_entry(
         kind: u8,
         of: &[u8],
@@ -120,12 +121,12 @@ pub struct Line {
 }
 
 impl Line {
-    /// The last line.
+    /// Creates the last line.
     pub(crate) fn end(counts: Counts) -> Line {
         Line { contents: Contents::End(counts), namespace: None }
     }
 
-    /// The counts of the last line; `None` for any other line.
+    /// Returns the counts of the last line; `None` for any other line.
     pub(crate) fn counts(&self) -> Option<&Counts> {
         match &self.contents {
             Contents::End(counts) => Some(counts),
@@ -133,8 +134,8 @@ impl Line {
         }
     }
 
-    /// The line of a stored entry; `None` for entries that are not exported: histories start anew,
-    /// and the schedule and the ban index follow from other entries.
+    /// Returns the line for a stored entry; `None` for entries that are not exported: histories
+    /// start from scratch, and the schedule and the ban index are derived from other entries.
     pub(in super::super) fn from_entry(
         kind: u8,
         of: &[u8],
@@ -147,7 +148,7 @@ impl Line {
         Ok(contents.map(|contents| Line { contents, namespace }))
     }
 
-    /// The `kind` field of the line, which is also its key in [`Counts`].
+    /// Returns the `kind` field of the line, which is also its key in [`Counts`].
     pub fn kind(&self) -> &'static str {
         self.contents.kind()
     }
@@ -162,7 +163,7 @@ impl Line {
         self.contents.forget()
     }
 
-    /// Refuses values that no engine can have stored. The error names the field.
+    /// Fails if a value cannot have been stored by any engine. The error names the field.
     pub fn check(&self) -> Result<(), String> {
         self.namespace().map_err(|why| format!("namespace {why}"))?;
         self.contents.check()

@@ -1,4 +1,4 @@
-//! A position in the histories of a topic, and reading on from it.
+//! A position in the histories of a topic, and reading from there.
 
 use std::time::Instant;
 
@@ -11,9 +11,9 @@ use tollgate_core::{
 /// The position up to which the histories of a topic were read.
 #[derive(Debug, Clone)]
 pub(super) struct Position {
-    /// The number of the last event seen of each history; 0 if it was empty.
+    /// The number of the last event seen in each history; 0 if it was empty.
     seen: Box<[u64]>,
-    /// Whether nothing was read yet: 0 then means the oldest stored event.
+    /// Whether nothing was read yet, in which case 0 means the oldest stored event.
     is_new: bool,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct EventBatch<N> {
     pub(super) has_more: bool,
 }
 
-/// Missing events: they are no longer stored.
+/// Events that are missing because they are no longer stored.
 #[derive(Debug)]
 pub(super) struct Gap<N> {
     /// The positions at which the histories continue.
@@ -56,7 +56,7 @@ pub(super) struct Gap<N> {
 type Pages<T> = Vec<EventPage<<T as Topic>::Event>>;
 
 impl Position {
-    /// The position after all events so far.
+    /// Returns the position after all events so far.
     pub(super) async fn now<T: Topic>(
         engine: &Engine,
         topic: &T,
@@ -67,17 +67,17 @@ impl Position {
         Ok(Position { seen, is_new: false })
     }
 
-    /// The position before the oldest stored event.
+    /// Returns the position before the oldest stored event.
     pub(super) fn oldest(histories: usize) -> Position {
         Position { seen: vec![0; histories].into(), is_new: true }
     }
 
-    /// The position after these events.
+    /// Returns the position after these events.
     pub(super) fn after(seen: Box<[u64]>) -> Position {
         Position { seen, is_new: false }
     }
 
-    /// The number of the last event seen of each history.
+    /// Returns the number of the last event seen in each history.
     pub(super) fn seen(&self) -> &[u64] {
         &self.seen
     }
@@ -87,7 +87,7 @@ impl Position {
         self.seen.iter().zip(seen).all(|(ours, theirs)| ours >= theirs)
     }
 
-    /// Takes a step. Returns whether it was ahead of the position.
+    /// Moves the position by a step. Returns whether the step was ahead of the position.
     pub(super) fn step<N>(&mut self, entry: &FeedEntry<N>) -> bool {
         match self.seen.get_mut(entry.history) {
             Some(seen) if entry.resets || entry.number > *seen => {
@@ -98,7 +98,7 @@ impl Position {
         }
     }
 
-    /// Reads the next events: about `most` at most, shared out among the histories.
+    /// Reads the next events, at most about `most`, divided among the histories.
     pub(super) async fn read_on<T: Topic>(
         &mut self,
         engine: &Engine,
@@ -122,11 +122,12 @@ impl Position {
     /// Moves to the positions where the histories continue.
     fn pass_gaps<T: Topic>(&mut self, topic: &T, pages: &Pages<T>) -> Option<Gap<T::Message>> {
         let (mut resets, mut may_be_lapse) = (Vec::new(), true);
-        // Each history is checked alone: one may have lost events while the others are complete.
+        // Each history is checked separately, because one may have lost events while the others are
+        // complete.
         for (history, page) in pages.iter().enumerate() {
             let seen = self.seen.get(history).copied().unwrap_or_default();
-            // The history was empty and has begun since. Its number before the first event is the
-            // time of that event, unless the first events were dropped.
+            // The history was empty and has started since then. Its number before the first event
+            // is the time of that event, unless the first events were dropped.
             let lost_its_start = seen == 0
                 && !self.is_new
                 && page.events.first().is_some_and(|event| T::time(event).0 > page.after);
@@ -156,12 +157,13 @@ async fn ask<T: Topic>(
     engine.store_all(&reads, deadline).await?.into_iter().collect()
 }
 
-/// Merges the events of all histories by time, with history and number. A history keeps its order,
-/// whatever its clock did. If a history has more than its page, later events of the others wait for
-/// the next read.
+/// Merges the events of all histories by time; each has its history and number. A history keeps its
+/// order, whatever its clock did. If a history has more events than its page, later events of the
+/// others wait for the next read.
 fn in_order<T: Topic>(pages: Pages<T>) -> Vec<(usize, u64, T::Event)> {
     let (mut events, mut until) = (Vec::new(), u64::MAX);
-    // The end of the shortest view: an incomplete history may have unread events after `latest`.
+    // Finds the end of the shortest page, because an incomplete history may have unread events
+    // after `latest`.
     for (history, page) in pages.into_iter().enumerate() {
         let (mut latest, has_more) = (0, has_more(&page));
         for (number, event) in (page.after + 1..).zip(page.events) {

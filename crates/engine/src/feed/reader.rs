@@ -18,11 +18,11 @@ pub(super) struct TopicReader<T: Topic> {
     feed: Arc<Feed<T>>,
     /// The position up to which the histories were read.
     place: Position,
-    /// Whether the last read failed: the store may have lost events since.
+    /// Whether the last read failed, since the store may have lost events in between.
     was_down: bool,
     /// The engine's epoch at the last read.
     epoch: u64,
-    /// The error for watchers that are left when it ends.
+    /// The error for watchers that remain when it ends.
     end: Error,
 }
 
@@ -72,7 +72,7 @@ impl<T: Topic> TopicReader<T> {
                     false
                 }
             } {
-                // Lets watchers take the events first.
+                // Lets watchers read the events first.
                 yield_now().await;
             }
         }
@@ -87,7 +87,7 @@ impl<T: Topic> TopicReader<T> {
         // also be the last one of the old primary, and the next read is the first of the new one.
         self.was_down |= engine.epoch() != self.epoch;
         self.epoch = before;
-        // An expired history was read to its end before, so nothing is missing.
+        // An expired history had been read to its end before, so nothing is missing.
         let is_loss = |gap: &Gap<_>| self.was_down || !gap.may_be_lapse;
         let tells_gap = batch.gap.as_ref().is_some_and(is_loss);
         let (has_more, is_empty) =

@@ -1,8 +1,8 @@
 //! A bounded buffer of a topic's last events, shared by all its watchers.
 //!
 //! The reader of the topic appends. Each watcher has a mark: the number of its next entry. Entries
-//! that all watchers have taken are dropped. A watcher that falls behind the bound misses its next
-//! entry, and is cut off.
+//! that all watchers have read are dropped. A watcher that falls behind the bound misses its next
+//! entry and is cut off.
 
 use std::{
     collections::VecDeque,
@@ -17,14 +17,14 @@ use tokio::sync::watch;
 use super::position::{EventBatch, FeedEntry, Position};
 use tollgate_core::error::Error;
 
-/// The events that some watcher has not taken yet.
+/// The events that some watchers have not read yet.
 #[derive(Debug)]
 pub(super) struct Ring<N> {
     /// The number of the first entry; entries are numbered from the start of the feed.
     first: u64,
     /// The events, oldest first.
     entries: VecDeque<FeedEntry<N>>,
-    /// The number of the last event read of each history.
+    /// The number of the last event read from each history.
     seen: Box<[u64]>,
     /// The number of the next entry of each watcher.
     marks: Vec<Weak<AtomicU64>>,
@@ -37,7 +37,7 @@ pub(super) struct Ring<N> {
 pub(super) struct RingStart {
     /// The number of the watcher's next entry; the ring drops entries below all marks.
     mark: Arc<AtomicU64>,
-    /// The number of the last event of each history that was read before.
+    /// The number of the last event that was read before from each history.
     seen: Box<[u64]>,
 }
 
@@ -55,7 +55,7 @@ pub(super) enum Taken<N> {
     Message(N),
     /// No new entry yet.
     Nothing,
-    /// The watcher's next entry was dropped: it was too slow.
+    /// The watcher's next entry was dropped, because the watcher was too slow.
     Missed,
 }
 
@@ -66,10 +66,10 @@ impl<N> Ring<N> {
         Ring { first: 0, entries, seen: seen.into(), marks, ended: None }
     }
 
-    /// Adds a watcher, which gets all entries from now on.
+    /// Adds a watcher, which receives all entries from now on.
     pub(super) fn join(&mut self) -> RingStart {
-        // Removes marks of watchers that have left. Amortized: only when the number of marks is a
-        // power of two.
+        // Removes marks of watchers that have left. The cost is amortized: it is done only when the
+        // number of marks is a power of two.
         if self.marks.len().is_power_of_two() {
             self.marks.retain(|mark| mark.strong_count() > 0);
         }
@@ -78,8 +78,8 @@ impl<N> Ring<N> {
         RingStart { mark, seen: self.seen.clone() }
     }
 
-    /// Appends a batch and keeps at most `most` entries. With `tells_gap` watchers get the message
-    /// about its gap.
+    /// Appends a batch and keeps at most `most` entries. With `tells_gap`, watchers receive the
+    /// message about its gap.
     pub(super) fn push(
         &mut self,
         batch: EventBatch<N>,
@@ -98,7 +98,8 @@ impl<N> Ring<N> {
         self.trim(most);
     }
 
-    /// Drops the entries that all watchers have taken, and the oldest ones above `most`.
+    /// Drops the entries that all watchers have read, and the oldest ones if there are more than
+    /// `most`.
     pub(super) fn trim(&mut self, most: usize) {
         let end = self.first + self.entries.len() as u64;
         let mut least = end;
@@ -110,42 +111,43 @@ impl<N> Ring<N> {
         let from = least.max(end.saturating_sub(most as u64)).max(self.first);
         self.entries.drain(..(from - self.first) as usize);
         self.first = from;
-        // Gives back the memory that a slow watcher has kept in use.
+        // Returns the memory that a slow watcher has kept in use.
         if self.entries.capacity() > 64 && self.entries.capacity() / 8 > self.entries.len() {
             self.entries.shrink_to(self.entries.len() * 2);
         }
     }
 
-    /// Whether all entries were taken.
+    /// Whether all entries were read.
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Ends the ring. The first reason counts.
+    /// Ends the ring. Only the first reason counts.
     pub(super) fn end(&mut self, why: Error) {
         self.ended.get_or_insert(why);
     }
 }
 
 impl<N: Clone> RingReader<N> {
-    /// A watcher's access, from the position at which it joined.
+    /// Creates a watcher's access, from the position at which it joined.
     pub(super) fn new(ring: watch::Receiver<Ring<N>>, joined: RingStart) -> RingReader<N> {
         RingReader { ring, joined }
     }
 
-    /// The number of the last event of each history that was read before the watcher joined.
+    /// Returns the number of the last event of each history that was read before the watcher
+    /// joined.
     pub(super) fn joined(&self) -> &[u64] {
         &self.joined.seen
     }
 
-    /// Takes the next message that is ahead of `place`. Fails with the reason once the feed has
-    /// ended.
+    /// Removes and returns the next message that is ahead of `place`. Fails with the reason once
+    /// the feed has ended.
     pub(super) fn take(&mut self, place: &mut Position) -> Result<Taken<N>, Error> {
         let ring = self.ring.borrow_and_update();
         if let Some(why) = &ring.ended {
             return Err(why.clone());
         }
-        // The mark is below the ring's first entry if that was dropped.
+        // The mark is below the ring's first entry if its entry was dropped.
         let mut next = self.joined.mark.load(Ordering::Relaxed);
         let Some(skip) = next.checked_sub(ring.first) else { return Ok(Taken::Missed) };
         for entry in ring.entries.iter().skip(skip as usize) {
@@ -161,13 +163,13 @@ impl<N: Clone> RingReader<N> {
         Ok(Taken::Nothing)
     }
 
-    /// Returns once the ring has changed since the last look.
+    /// Waits until the ring has changed since it was last read.
     pub(super) async fn changed(&mut self) -> Result<(), Error> {
         // The feed was dropped with its runtime.
         self.ring.changed().await.map_err(|_| Error::Ending)
     }
 
-    /// Returns the reason once the feed has ended.
+    /// Waits until the feed has ended, and returns the reason.
     pub(super) async fn ended(&self) -> Error {
         let mut ring = self.ring.clone();
         let ended = ring.wait_for(|ring| ring.ended.is_some()).await;

@@ -7,24 +7,24 @@ use world::{MOST, Numbers, Told, WATCHERS_MAX, World};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The next messages.
+/// Returns the next messages.
 async fn take(watcher: &mut Watcher<Numbers>, number: usize) -> Vec<Told> {
     let mut told = Vec::new();
     for _ in 0..number {
         let next = timeout(PATIENCE, watcher.next()).await.expect("something comes");
-        told.push(next.expect("it goes on"));
+        told.push(next.expect("the watcher continues"));
     }
     told
 }
 
-/// The next events, without their cursors.
+/// Returns the next events, without their cursors.
 async fn events(watcher: &mut Watcher<Numbers>, number: usize) -> Vec<u64> {
     let told = take(watcher, number).await.into_iter();
     told.map(|(event, _)| event.expect("no gap")).collect()
 }
 
 #[tokio::test]
-async fn several_histories_are_told_as_one_and_any_cursor_goes_on() {
+async fn several_histories_are_merged_and_any_cursor_can_be_resumed() {
     let world = World::new();
     world.append(0, 3);
     let mut live = world.watch(Start::Now).await;
@@ -47,7 +47,7 @@ async fn several_histories_are_told_as_one_and_any_cursor_goes_on() {
 }
 
 #[tokio::test]
-async fn a_watcher_that_begins_while_events_come_misses_none() {
+async fn a_watcher_that_starts_while_events_arrive_misses_none() {
     let world = Arc::new(World::new());
     let mut live = world.watch(Start::Now).await;
     let appending = {
@@ -66,7 +66,10 @@ async fn a_watcher_that_begins_while_events_come_misses_none() {
     let rest = events(&mut late, 1).await[0];
     let ahead = events(&mut live, 1500).await;
     assert!([&all[..], &ahead].concat().contains(&rest));
-    let from = ahead.iter().position(|event| *event == rest).expect("it came from then on");
+    let from = ahead
+        .iter()
+        .position(|event| *event == rest)
+        .expect("the events from then on are received");
     let left = ahead.len() - from - 1;
     assert_eq!(events(&mut late, left).await, ahead[from + 1..]);
     assert_eq!(events(&mut again, 3000).await, [all, ahead].concat());
@@ -86,21 +89,21 @@ async fn a_thousand_watchers_are_served_by_one_reader() {
     for watcher in &mut watchers {
         assert_eq!(events(watcher, 500).await, expected);
     }
-    // Two histories, a few reads each for the time that has passed, and one more page.
+    // Two histories, with a few reads each for the time that has passed, and one more page.
     let most = 2 * (2 + start.elapsed().as_millis() as usize / 100);
     assert!(world.reads() - before <= most, "{} reads", world.reads() - before);
     drop(watchers);
     world.idle().await;
     let before = world.reads();
     sleep(3 * READ_EVERY).await;
-    assert_eq!(world.reads(), before, "nobody watches and nobody reads");
+    assert_eq!(world.reads(), before, "without watchers, nothing is read");
     let mut next = world.watch(Start::Now).await;
     let expected = world.append(0, 1);
     assert_eq!(events(&mut next, 1).await, expected);
 }
 
 #[tokio::test]
-async fn a_watcher_that_falls_out_of_the_ring_is_cut_off_and_the_others_go_on() {
+async fn a_watcher_that_falls_out_of_the_ring_is_cut_off_and_the_others_continue() {
     let world = World::new();
     let mut slow = world.watch(Start::Now).await;
     let mut fast = world.watch(Start::Now).await;
@@ -113,10 +116,10 @@ async fn a_watcher_that_falls_out_of_the_ring_is_cut_off_and_the_others_go_on() 
     }
     assert_eq!(slow.next().await, Err(Error::SlowWatcher));
     drop(slow);
-    // Entries that all have taken are dropped.
+    // Entries that all watchers have read are dropped.
     let expected = world.append(0, 1);
     assert_eq!(events(&mut fast, 1).await, expected);
-    let feed = world.feeds.lock().get(&world.topic).cloned().expect("it is watched");
+    let feed = world.feeds.lock().get(&world.topic).cloned().expect("the topic is watched");
     let taken = async {
         while !feed.ring.borrow().is_empty() {
             sleep(Duration::from_millis(5)).await;
@@ -140,7 +143,7 @@ async fn a_gap_comes_first_and_only_where_events_are_missing() {
     assert_eq!(told[0].0, None);
     assert!(told[1].0.is_some());
     let mut resumed = world.watch(Start::After(told[0].1.clone().into())).await;
-    assert_eq!(resumed.next().await.expect("it goes on"), told[1]);
+    assert_eq!(resumed.next().await.expect("the watcher continues"), told[1]);
     // Neither a start at the oldest event nor a stored cursor has a gap.
     let mut all = world.watch(Start::Oldest).await;
     assert!(take(&mut all, 10).await.iter().all(|told| told.0.is_some()));
@@ -154,14 +157,14 @@ async fn a_gap_comes_first_and_only_where_events_are_missing() {
     assert_eq!(cursor.0, Some(expected[0]));
     world.append(1, 3);
     let mut complete = world.watch(Start::After(cursor.1.clone().into())).await;
-    assert!(complete.next().await.expect("it goes on").0.is_some());
+    assert!(complete.next().await.expect("the watcher continues").0.is_some());
     world.append(1, kept + 200);
     let mut lost = world.watch(Start::After(cursor.1.into())).await;
-    assert_eq!(lost.next().await.expect("it goes on").0, None);
+    assert_eq!(lost.next().await.expect("the watcher continues").0, None);
 }
 
 #[tokio::test]
-async fn a_live_feed_goes_on_where_a_history_lapsed() {
+async fn a_live_feed_continues_where_a_history_expired() {
     let world = World::new();
     let mut live = world.watch(Start::Now).await;
     let first = world.append(0, 3);
@@ -177,7 +180,7 @@ async fn a_live_feed_goes_on_where_a_history_lapsed() {
     // A watcher with a cursor cannot know that the history only expired.
     world.lose(0);
     let mut resumed = world.watch(Start::After(told[2].1.clone().into())).await;
-    assert_eq!(resumed.next().await.expect("it goes on").0, None);
+    assert_eq!(resumed.next().await.expect("the watcher continues").0, None);
 }
 
 #[tokio::test]
@@ -204,7 +207,7 @@ async fn the_watchers_of_a_server_are_bounded_and_end_with_it() {
 }
 
 #[tokio::test]
-async fn a_watcher_that_cannot_begin_in_time_is_refused_and_counted() {
+async fn a_watcher_that_cannot_start_in_time_is_refused_and_counted() {
     let world = World::new();
     let readers = world.feeds.shared.readers.acquire_many(READERS_MAX as u32).await;
     let before = ReachedLimit::Overload.times();

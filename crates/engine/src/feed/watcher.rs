@@ -1,4 +1,4 @@
-//! A watcher of a topic: first catches up from the store, then follows the feed.
+//! A watcher of a topic first catches up from the store, and then follows the feed.
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
@@ -25,7 +25,7 @@ pub struct Watcher<T: Topic> {
     reader: RingReader<T::Message>,
     /// Whether it must read the store until it reaches the position at which it joined the ring.
     is_behind: bool,
-    /// Whether it has taken from the ring; from then on a missed entry ends it.
+    /// Whether it has read from the ring; from then on, a missed entry ends it.
     is_live: bool,
     /// Counts it as one of this server's watchers.
     _permit: WatcherPermit,
@@ -38,7 +38,7 @@ impl<T: Topic> fmt::Debug for Watcher<T> {
 }
 
 impl<T: Topic> Watcher<T> {
-    /// A watcher at `place`, with the messages `ready` that were read to start it.
+    /// Creates a watcher at `place`, with the messages `ready` that were read to start it.
     pub(super) fn new(
         feeds: Arc<Feeds<T>>,
         topic: T,
@@ -51,13 +51,14 @@ impl<T: Topic> Watcher<T> {
         Watcher { feeds, topic, place, ready, reader, is_behind, is_live: false, _permit: permit }
     }
 
-    /// The messages as a stream, up to the error that ends it.
+    /// Returns the messages as a stream, up to the error that ends it.
     pub fn into_stream(self) -> impl Stream<Item = Result<T::Message, Error>> + Send {
         stream::unfold(Some(self), async |watcher| {
             let mut watcher = watcher?;
             match watcher.next().await {
                 Ok(told) => Some((Ok(told), Some(watcher))),
-                // Drops the watcher first: its permit is free when the client sees the error.
+                // Drops the watcher first, so that its permit is free when the client sees the
+                // error.
                 Err(error) => Some((Err(error), None)),
             }
         })
@@ -84,8 +85,8 @@ impl<T: Topic> Watcher<T> {
                     self.reader.changed().await?;
                 }
                 Taken::Missed if self.is_live => return Err(Error::SlowWatcher),
-                // More events came than fit into the ring while it caught up: join at the new
-                // position.
+                // While it was catching up, more events arrived than fit into the ring, so it joins
+                // at the new position.
                 Taken::Missed => self.join_again(),
             }
         }
@@ -111,7 +112,7 @@ impl<T: Topic> Watcher<T> {
             read = read => read,
         };
         match read {
-            // The events were stored when it began, so it was too slow.
+            // The events were stored when it started, so it was too slow.
             Ok(batch) if batch.gap.is_some() => return Err(Error::SlowWatcher),
             Ok(batch) => {
                 let told = batch.entries.into_iter().filter_map(|entry| entry.told);
@@ -119,7 +120,7 @@ impl<T: Topic> Watcher<T> {
                 self.is_behind = batch.has_more && !self.place.covers(self.reader.joined());
             }
             Err(error @ Error::Corrupt(_)) => return Err(error),
-            // Waits for the store to recover; the end of the feed is seen in the next round.
+            // Waits for the store to recover; the next iteration detects the end of the feed.
             Err(_) => sleep(READ_EVERY).await,
         }
         Ok(())

@@ -114,7 +114,7 @@ impl Address {
 }
 
 impl Endpoint {
-    /// Refuses a URL that asks for unverified certificates.
+    /// Rejects a URL that asks for unverified certificates.
     fn checked(self) -> Result<Endpoint, String> {
         match self.info.addr() {
             ConnectionAddr::TcpTls { insecure: true, .. } => {
@@ -124,7 +124,7 @@ impl Endpoint {
         }
     }
 
-    /// The same user and TLS settings for another node.
+    /// Returns the same user and TLS settings for another node.
     pub(super) fn at(&self, host: &str, port: u16) -> Endpoint {
         let addr = match self.info.addr() {
             ConnectionAddr::TcpTls { insecure, .. } => ConnectionAddr::TcpTls {
@@ -138,7 +138,7 @@ impl Endpoint {
         Endpoint { info: self.info.clone().set_addr(addr), tls: self.tls.clone() }
     }
 
-    /// The host of the node; empty for a Unix socket.
+    /// Returns the host of the node; empty for a Unix socket.
     pub(super) fn host(&self) -> &str {
         match self.info.addr() {
             ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host,
@@ -167,7 +167,7 @@ fn split<'a>(
     Ok((infos.collect::<Result<_, _>>()?, path))
 }
 
-/// The same connection with this password, if any.
+/// Returns the same connection with this password, if any.
 fn with(password: Option<&Password>, info: ConnectionInfo) -> ConnectionInfo {
     match password {
         None => info,
@@ -191,7 +191,7 @@ fn parse_sentinel(
         return Err("expected the name of the primary in the Sentinels: …/name".to_owned());
     }
     let db: i64 = db.parse().map_err(|_| "expected a database number: …/name/0".to_owned())?;
-    // The user of the URL is that of the data nodes.
+    // The user in the URL is the one for the data nodes.
     let data = infos.first().map(|info| with(password, info.clone()).redis_settings().clone());
     let data = data.unwrap_or_default();
     let sentinels = infos.into_iter().map(|info| info.addr().clone());

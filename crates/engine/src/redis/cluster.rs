@@ -1,9 +1,9 @@
 //! The nodes of a Redis Cluster and the owner of each slot.
 //!
 //! The slot map is read from any node: every 10 s, every 250 ms while a node is unusable, and soon
-//! after a redirect. Between readings, redirects of the nodes update it slot by slot. A node
-//! without slots is dropped if it is a replica or unreachable. If it had slots before, that counts as
-//! a failover.
+//! after a redirect. Between reads, redirects from the nodes update it slot by slot. A node without
+//! slots is dropped if it is a replica or unreachable. If it had slots before, that counts as a
+//! failover.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -36,23 +36,23 @@ use tollgate_core::error::Error;
 const READ_EVERY: Duration = Duration::from_secs(10);
 /// The interval while a slot has no usable node, to find its new owner.
 const READ_DOWN: Duration = Duration::from_millis(250);
-/// The shortest interval, however many redirects arrive.
+/// Minimum interval, however many redirects arrive.
 const READ_PAUSE: Duration = Duration::from_millis(50);
-/// The time limit of reading the map from one node.
+/// Time limit for reading the map from one node.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 
 /// The primaries of a Cluster.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    /// The nodes of the URL, asked when no known node answers.
+    /// The nodes in the URL, which are asked if no known node answers.
     seeds: Vec<Endpoint>,
     plan: Plan,
     /// The nodes by `host:port`, including nodes without slots.
     nodes: Mutex<HashMap<String, Arc<Node>>>,
     owners: RwLock<Owners>,
-    /// The condition of the whole Cluster.
+    /// The state of the whole Cluster.
     state: watch::Sender<StoreState>,
-    /// The reason while the Cluster is unusable.
+    /// The reason why the Cluster is unusable, while it is.
     reason: Mutex<String>,
     /// Notified by a redirect, and by a new node that must be probed.
     moved: Notify,
@@ -65,13 +65,13 @@ pub(super) struct Cluster {
 struct Owners {
     /// The owner of each slot.
     nodes: Vec<Option<Arc<Node>>>,
-    /// The nodes with slots by the last map, and the nodes that redirects have named since. All
-    /// other nodes have no slots.
+    /// The nodes that have slots in the last map, and the nodes that redirects have named since
+    /// then. All other nodes have no slots.
     leading: Vec<Arc<Node>>,
 }
 
 impl Cluster {
-    /// Creates a Cluster without known nodes; the first reading asks the seeds.
+    /// Creates a Cluster without known nodes; the first read asks the seeds.
     pub(super) fn new(seeds: Vec<Endpoint>, plan: Plan) -> Cluster {
         Cluster {
             seeds,
@@ -85,14 +85,14 @@ impl Cluster {
         }
     }
 
-    /// The owner of a slot, as far as is known.
+    /// Returns the owner of a slot, as far as it is known.
     pub(super) fn node(&self, slot: Slot) -> Result<Arc<Node>, Error> {
         self.check()?;
         let owner = self.owners().nodes[usize::from(slot.0)].clone();
         owner.ok_or_else(|| Error::Unavailable(format!("no node owns slot {}", slot.0)))
     }
 
-    /// The node at `host:port`, in the form that nodes use. Creates it if it is new.
+    /// Returns the node at `host:port`, in the form that nodes use. Creates it if it is new.
     pub(super) fn at(&self, place: &str) -> Result<Arc<Node>, Error> {
         let mut nodes = lock(&self.nodes);
         if let Some(node) = nodes.get(place) {
@@ -103,7 +103,7 @@ impl Cluster {
         let (host, port) = place.rsplit_once(':').ok_or_else(unreadable)?;
         let port = port.parse().map_err(|_| unreadable())?;
         let like = self.seeds.first().ok_or_else(unreadable)?;
-        // A node that does not know its host is at the host of the URL.
+        // A node that does not know its host is assumed to be at the host of the URL.
         let host = if host.is_empty() { like.host() } else { host };
         let source = NodeSource::Fixed(like.at(host, port));
         let node = Node::new(source, StoreState::Up, &self.plan);
@@ -135,7 +135,7 @@ impl Cluster {
         self.has_changed.load(Ordering::Acquire) || self.plan.shared.failovers() > 0
     }
 
-    /// Any node that answers.
+    /// Returns any node that answers.
     pub(super) fn any(&self) -> Option<Arc<Node>> {
         lock(&self.nodes).values().find(|node| node.monitor.is_up()).cloned()
     }
@@ -152,7 +152,7 @@ impl Cluster {
         }
     }
 
-    /// The number of servers on all nodes; `None` if a node has not answered.
+    /// Returns the number of servers on all nodes; `None` if a node has not answered.
     pub(super) fn servers(&self) -> Option<u32> {
         servers::total(lock(&self.nodes).values().map(|node| node.monitor.servers()))
     }
@@ -163,7 +163,7 @@ impl Cluster {
 
     /// Runs the preflight on all nodes.
     pub(super) async fn unfit(&self) -> Option<String> {
-        // Without an answer the monitors check later.
+        // Without an answer, the monitors check later.
         self.read().await.ok()?;
         let nodes: Vec<_> = lock(&self.nodes).clone().into_iter().collect();
         for (place, node) in nodes {
@@ -181,7 +181,7 @@ impl Cluster {
             let read = self.read().await;
             self.follow(&mut tasks, &mut probes);
             let is_whole = read.is_ok() && self.is_whole();
-            self.tell(read.err());
+            self.publish(read.err());
             let pause = if is_whole { READ_EVERY } else { READ_DOWN };
             tokio::select! {
                 () = sleep(pause) => {}
@@ -191,7 +191,7 @@ impl Cluster {
         }
     }
 
-    /// Returns soon after a slot has lost its usable node.
+    /// Waits until a slot has lost its usable node, and returns soon afterwards.
     async fn is_hurt(&self) {
         while self.is_whole() {
             sleep(READ_DOWN).await;
@@ -230,8 +230,8 @@ impl Cluster {
         while tasks.try_join_next().is_some() {}
     }
 
-    /// Publishes the condition: usable if any node is.
-    fn tell(&self, failed: Option<RedisError>) {
+    /// Publishes the state, which is usable if any node is.
+    fn publish(&self, failed: Option<RedisError>) {
         let takes_writes = lock(&self.nodes).values().any(|node| node.monitor.takes_writes());
         let state = match self.any() {
             Some(_) if takes_writes => StoreState::Up,
@@ -261,7 +261,7 @@ impl Cluster {
         for endpoint in known.chain(seeds) {
             let ask = async { parse_map(&endpoint?).await };
             match timeout(ANSWER_MAX, ask).await {
-                // A node that was reset knows no other node.
+                // A node that was reset does not know any other node.
                 Ok(Ok(parts)) if slots(&parts) > slots(&best) => best = parts,
                 Ok(Ok(_)) => failed = (redis::ErrorKind::Io, "a node reports no slots").into(),
                 Ok(Err(error)) => failed = error,
@@ -291,7 +291,7 @@ impl Cluster {
                 leading.push(node);
             }
         }
-        // Drops nodes that are no primaries any more, before the new owners count.
+        // Drops nodes that are no longer primaries before the new owners apply.
         let primaries: HashSet<&str> = parts.iter().map(|part| part.primary.as_str()).collect();
         let replicas: HashSet<&str> =
             parts.iter().flat_map(|part| &part.replicas).map(String::as_str).collect();
@@ -307,7 +307,7 @@ impl Cluster {
                 self.plan.shared.record_failover();
                 self.plan.shared.losses.fetch_add(1, Ordering::AcqRel);
             }
-            // A node to which a slot is migrating may not be listed yet, so a usable one stays.
+            // A node to which a slot is migrating may not be listed yet, so a usable node stays.
             let stays = leads || !follows && node.monitor.is_up();
             if !stays {
                 node.monitor.leave();
@@ -319,8 +319,8 @@ impl Cluster {
             Owners { nodes: owners, leading };
     }
 
-    /// The number in a hash tag whose slot belongs to the node at `source`. Costs nothing for a
-    /// node without slots, which has none.
+    /// Returns a number for a hash tag whose slot belongs to the node at `source`; `None` for a
+    /// node without slots, at no cost.
     pub(super) fn tag_of(&self, source: &NodeSource) -> Option<u32> {
         let owners = self.owners();
         let is_followed = |node: &Arc<Node>| std::ptr::eq(node.monitor.source(), source);
@@ -331,8 +331,8 @@ impl Cluster {
         (0..SLOTS).find(is_its).map(|slot| Slot(slot as u16).tag())
     }
 
-    /// The first slot of the node that follows another one in the order of their first slots;
-    /// `None` after the last node.
+    /// Returns the first slot of the next node, in the order of first slots; `None` after the last
+    /// node.
     pub(super) fn node_after(&self, first: Option<Slot>) -> Option<Slot> {
         let owners = self.owners();
         let mut seen: Vec<&Arc<Node>> = Vec::new();
@@ -352,12 +352,12 @@ impl Cluster {
         None
     }
 
-    /// The nodes with slots.
+    /// Returns the nodes with slots.
     pub(super) fn leading(&self) -> Vec<Arc<Node>> {
         self.owners().leading.clone()
     }
 
-    /// Whether a node owns a slot in the map before a change.
+    /// Whether a node owned a slot in the map before a change.
     fn leads(&self, node: &Arc<Node>) -> bool {
         self.owners().nodes.iter().flatten().any(|owner| Arc::ptr_eq(owner, node))
     }
@@ -367,7 +367,7 @@ impl Cluster {
     }
 }
 
-/// The number of slots that have an owner.
+/// Returns the number of slots that have an owner.
 fn slots(parts: &[SlotRange]) -> usize {
     parts.iter().map(|part| usize::from(part.last.saturating_sub(part.first)) + 1).sum()
 }

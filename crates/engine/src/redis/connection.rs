@@ -1,8 +1,8 @@
 //! A connection of a pipeline to its node.
 //!
-//! A pipeline keeps its idle connections itself. There is no pool between it and them, since its jobs
-//! already wait in a queue: a second one, for connections, would only delay them. The probes of a
-//! monitor, exports and scans of names have one connection to each node, which they own, too.
+//! A pipeline keeps its idle connections itself. It does not use a connection pool, since its jobs
+//! already wait in a queue, and a second queue for connections would only delay them. The probes of
+//! a monitor, exports and scans of names also have their own connection to each node.
 
 use std::time::{Duration, Instant};
 
@@ -12,9 +12,9 @@ use tokio::time::timeout;
 use super::{StoreState, monitor::Monitor, socket::RedisSocket};
 use tollgate_core::time::monotonic;
 
-/// The time limit of connecting and greeting. An overloaded thread is late for each of the round
-/// trips; its calls that have time left wait for the connection. The probe finds a node that does
-/// not answer, and then ends the attempt immediately.
+/// Time limit for connecting and greeting. An overloaded thread is late for each of the round
+/// trips; its calls that have time left wait for the connection. If the node does not answer, the
+/// probe detects that and ends the attempt immediately.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// A connection of a pipeline.
@@ -27,7 +27,7 @@ pub(super) struct NodeConnection {
     pub(super) made: Instant,
     /// When it was used last.
     pub(super) used: Instant,
-    /// Whether it must not be used any more.
+    /// Whether it must no longer be used.
     pub(super) is_broken: bool,
 }
 

@@ -1,8 +1,8 @@
 //! Sends scripts as EVALSHA and parses the replies.
 //!
-//! Redis forgets scripts at a restart, a failover or SCRIPT FLUSH. Then it answers NOSCRIPT, and
-//! the script is loaded and called again in one write. This module also decides which error a reply
-//! of Redis becomes.
+//! Redis forgets scripts at a restart, a failover or SCRIPT FLUSH. It then answers NOSCRIPT, and
+//! the script is loaded and called again in one write. This module also maps error replies of Redis
+//! to errors.
 
 mod probe;
 
@@ -44,14 +44,14 @@ pub(super) struct NodeArguments {
     pub(super) marker: Option<Arc<Marker>>,
 }
 
-/// The most tries to load a script. Redis reads 16 KiB at a time and serves others in between, so a
-/// flush can come between the text and the call.
+/// Maximum number of attempts to load a script. Redis reads 16 KiB at a time and serves other
+/// clients in between, so a flush can occur between the text and the call.
 const RELOADS_MAX: usize = 8;
 
-/// The reason of a decision that was not executed because the marker of the store is not the one that
-/// this server knows.
+/// The reason for a decision that was not executed because the marker of the store is not the one
+/// that this server knows.
 const MARKER_CHANGED: &str = "the marker of the store has changed";
-/// The bytes of a message of Redis that an error repeats.
+/// Maximum number of bytes of a Redis message that an error quotes.
 const MESSAGE_MAX: usize = 1024;
 
 /// The jobs of one script call: the same script and slot.
@@ -90,7 +90,7 @@ impl Scripts {
             if lost.is_empty() {
                 break;
             }
-            // After a flush, a restart or a failover.
+            // Needed after a flush, a restart or a failover.
             let again: Vec<&Run> = lost.iter().map(|index| &runs[*index]).collect();
             let reloaded = self.call(socket, &again, node, true).await?;
             for (index, result) in lost.into_iter().zip(reloaded) {
@@ -100,8 +100,8 @@ impl Scripts {
         Ok(results)
     }
 
-    /// Sends script calls in one write, each after SCRIPT LOAD if `load`. Returns the replies of
-    /// the calls.
+    /// Sends script calls in one write, each after SCRIPT LOAD if `load` is set. Returns the
+    /// replies to the calls.
     async fn call(
         &self,
         socket: &mut RedisSocket,
@@ -128,8 +128,9 @@ impl Scripts {
         Ok(calls.into_iter().map(|place| mem::replace(&mut replies[place], taken())).collect())
     }
 
-    /// The EVALSHA of a script call. Scripts that compare the marker of the store get its key and
-    /// text. They and scripts that give out tokens get the token lead as the last argument.
+    /// Builds the EVALSHA of a script call. Scripts that compare the marker of the store receive
+    /// its key and text. These scripts, and those that hand out tokens, receive the token lead as
+    /// the last argument.
     fn evalsha(&self, run: &Run, node: &NodeArguments) -> Cmd {
         let mut cmd = self.evalsha_of(run);
         if run.script.checks_store {
@@ -143,7 +144,8 @@ impl Scripts {
         cmd
     }
 
-    /// The EVALSHA without the arguments of the node: KEYS and ARGV of all jobs, shared ones once.
+    /// Builds the EVALSHA without the arguments of the node: KEYS and ARGV of all jobs, with shared
+    /// ones only once.
     fn evalsha_of(&self, run: &Run) -> Cmd {
         let Run { script, jobs, .. } = run;
         let size = jobs.iter().map(|job| job.arguments.size()).sum::<usize>();
@@ -157,7 +159,8 @@ impl Scripts {
             push(&mut cmd, jobs.iter().flat_map(|job| job.arguments.argv()));
             return cmd;
         };
-        // For each run of jobs with the same shared keys and arguments: these once, then the items.
+        // For each run of jobs with the same shared keys and arguments, these come once, followed
+        // by the items.
         let rows: Vec<&[Job]> = jobs
             .chunk_by(|one, next| {
                 let [one, next] = [one, next].map(|job| {
@@ -194,7 +197,7 @@ pub(super) async fn wait(
     acknowledgement: Acknowledgement,
     left: Duration,
 ) -> RedisResult<Result<(), String>> {
-    // WAIT with a timeout of 0 would block for ever.
+    // WAIT with a timeout of 0 would block forever.
     let timeout = left.mul_f32(0.8).min(acknowledgement.timeout.duration());
     let (replicas, millis) = (acknowledgement.replicas, (timeout.as_millis() as u64).max(1));
     let wait = redis::cmd("WAIT").arg(replicas).arg(millis).to_owned();
@@ -211,7 +214,7 @@ fn forgotten(error: &RedisError) -> bool {
     error.kind() == ServerErrorKind::NoScript.into()
 }
 
-/// The error of the call for a failed command.
+/// Returns the error of the call for a failed command.
 pub(super) fn error(error: &RedisError) -> Error {
     match error.code() {
         // Redis refused the whole call. Errors inside a script are replies of its items.
@@ -221,10 +224,10 @@ pub(super) fn error(error: &RedisError) -> Error {
     }
 }
 
-/// The error for an answer with an error code: nothing was executed.
+/// Returns the error for an answer with an error code, which means that nothing was executed.
 pub(super) fn refused(code: &str, why: &str) -> Error {
     let why = text::start(why, MESSAGE_MAX).to_owned();
-    // No server can use the node, as if it were unreachable.
+    // No server can use the node, just as if it were unreachable.
     if ["LOADING", "CLUSTERDOWN", "MASTERDOWN"].contains(&code) {
         Error::Unavailable(why)
     } else {
@@ -232,10 +235,11 @@ pub(super) fn refused(code: &str, why: &str) -> Error {
     }
 }
 
-/// Splits the reply of a batch into the replies of its `count` items, in order. Their time follows.
-/// Counts the expired leases, whose number comes last if there are any.
+/// Splits the reply to a batch into the replies to its `count` items, in order. The time follows
+/// them. Counts the expired leases, whose number comes last if there are any.
 pub(super) fn replies(value: Value, count: usize) -> Result<Vec<Result<Reply, Error>>, Error> {
-    // Without the reply itself, which can be long: each call of the batch gets the error.
+    // The error does not quote the reply, which can be long, because each call of the batch gets
+    // the error.
     let unexpected =
         |got: usize| Error::Corrupt(format!("expected {count} replies and their time, got {got}"));
     let Value::Array(mut batch) = value else { return Err(unexpected(0)) };
@@ -253,7 +257,7 @@ pub(super) fn replies(value: Value, count: usize) -> Result<Vec<Result<Reply, Er
     }
 }
 
-/// Parses the reply of one item: an array, or numbers packed into a string. `{-1, message}` is an
+/// Parses the reply to one item: an array, or numbers packed into a string. `{-1, message}` is an
 /// error of the item.
 fn reply(value: Value, now: Timestamp) -> Result<Reply, Error> {
     let unexpected = || Error::Corrupt("a script returned a reply of another type".to_owned());
@@ -286,10 +290,10 @@ pub(super) fn is_marker_changed(error: &Error) -> bool {
     matches!(error, Error::Unavailable(why) if why == MARKER_CHANGED)
 }
 
-/// The error of an item that failed inside its script.
+/// Returns the error of an item that failed inside its script.
 fn failed(message: &str) -> Error {
     let message = text::start(message, MESSAGE_MAX);
-    // Codes and texts by which Redis refuses a write inside a script.
+    // Codes and texts with which Redis refuses a write inside a script.
     const REFUSALS: [&str; 8] = [
         "READONLY",
         "OOM",
@@ -298,7 +302,7 @@ fn failed(message: &str) -> Error {
         "MASTERDOWN",
         // A server that only resembles Redis.
         "UNSUPPORTED",
-        // Missing rights of the user: the text before Redis 7.2, and since.
+        // The user lacks permissions: the text before Redis 7.2, and the text since then.
         "can't run this command",
         "NOPERM",
     ];

@@ -1,18 +1,19 @@
-//! One exchange of a pipeline with its node: jobs out, replies back.
+//! One exchange between a pipeline and its node: jobs are sent, and replies are received.
 //!
 //! Jobs of the same script and slot form one EVALSHA, up to a number, a size and a cost. All
-//! EVALSHAs of a batch go in one write. Each reply ends in one of these ways:
+//! EVALSHAs of a batch are sent in one write. Each reply is handled in one of these ways:
 //! - an outcome or a refusal answers the call, after replica acknowledgement if required
 //! - MOVED, ASK or TRYAGAIN sends the job elsewhere
-//! - another marker of the store than expected: a probe, then the job is sent again
-//! - a broken connection sends a repeatable job again, once; other calls get
+//! - an unexpected marker of the store leads to a probe, and the job is sent again
+//! - after a broken connection, a repeatable job is sent again, once; other calls get
 //!   [`Error::DeadlineExceeded`]
-//! - no reply by the deadline of the whole batch: every call gets [`Error::DeadlineExceeded`]
+//! - without a reply by the deadline of the whole batch, every call gets
+//!   [`Error::DeadlineExceeded`]
 //!
 //! # Replica acknowledgement
-//! A reply of a decision with `wait_replicas` counts only once enough replicas have the write. WAIT on
-//! the same connection covers all writes of that connection before it, so one WAIT serves a whole batch.
-//! If replicas do not acknowledge in time, the decision is undone where possible: the call fails with
+//! A reply to a decision with `wait_replicas` is valid only once enough replicas have the write.
+//! WAIT covers all earlier writes on its connection, so one WAIT serves a whole batch. If replicas
+//! do not acknowledge in time, the decision is undone where possible: the call fails with
 //! [`Error::Unacknowledged`], which says whether the decision is void.
 
 use std::{cmp::Ordering, time::Duration};
@@ -34,21 +35,21 @@ use tollgate_telemetry::{
     spans::{Attribute, BatchSpans, SpanValue},
 };
 
-/// The age below which a connection that leads to a replica is kept: reconnecting has just been
-/// tried.
+/// The age below which a connection to a replica is kept, because reconnecting has just been tried.
 const YOUNG: Duration = Duration::from_secs(1);
-/// The bytes of one script call, unless a single job is larger. Redis serves no other client while
-/// it reads and copies them.
+/// Maximum number of bytes of one script call, unless a single job is larger. Redis serves no other
+/// client while it reads and copies them.
 const SIZE_MAX: usize = 1 << 20;
-/// The time limit of a revocation, also after its call has ended.
+/// Time limit for a revocation, even after its call has ended.
 const REVOKE_MAX: Duration = Duration::from_secs(5);
 
-/// Limits the lines about lost connections: a Redis that closes them can repeat them.
+/// Limits the log lines about lost connections, since a Redis that closes connections can cause
+/// many.
 static LOST: LinePace = LinePace::new(5, Duration::from_secs(10));
 
 impl Pipeline {
-    /// Sends jobs in one round trip and answers their calls. Skips jobs whose call was answered
-    /// already.
+    /// Sends jobs in one round trip and answers their calls. Skips jobs whose call was already
+    /// answered.
     pub(super) async fn exchange(&self, connection: &mut NodeConnection, mut jobs: Vec<Job>) {
         jobs.retain(Job::mark_sent);
         if jobs.is_empty() {
@@ -77,10 +78,10 @@ impl Pipeline {
                 }
                 let OpenJobs { waiting, unmarked } = open;
                 if !unmarked.is_empty() {
-                    // Boxed: rare, and the task of a batch stays small.
+                    // Boxed because it is rare, so that the task of a batch stays small.
                     Box::pin(self.read_marker(connection, unmarked)).await;
                 }
-                // The node is a replica now: reconnect to find its successor.
+                // The node has become a replica, so reconnect to find its successor.
                 if is_read_only && connection.made.elapsed() > YOUNG {
                     self.lose(connection);
                 }
@@ -89,7 +90,7 @@ impl Pipeline {
                     unknown.into_iter().for_each(|job| self.send_again(job));
                 }
             }
-            // An error of the connection, not of a single command.
+            // The connection failed, not just a single command.
             Ok(Err(error)) => {
                 if let Some(suppressed) = LOST.due() {
                     tracing::debug!(%error, suppressed, "lost a connection to Redis");
@@ -105,7 +106,7 @@ impl Pipeline {
         }
     }
 
-    /// Drops this connection, and all that were made before it.
+    /// Drops this connection and all connections that were made before it.
     fn lose(&self, connection: &mut NodeConnection) {
         connection.is_broken = true;
         self.monitor.record_loss(connection.epoch);
@@ -117,7 +118,7 @@ impl Pipeline {
             (job.script.name.as_ptr(), job.slot, job.asking, job.delivery.is_background())
         };
         jobs.sort_by(|one, other| {
-            // Neighbours of one pool or policy share keys and arguments.
+            // Adjacent jobs of one pool or policy share keys and arguments.
             let by_shared_state = || match one.script.shared() {
                 Some(_) => one.arguments.keys().next().cmp(&other.arguments.keys().next()),
                 None => Ordering::Equal,
@@ -205,7 +206,7 @@ impl Pipeline {
         jobs.into_iter().for_each(|job| self.redirect(job, &Redirect::MarkerRead));
     }
 
-    /// Sends a job where its node said. That node did not execute it.
+    /// Sends a job to the node that its node named. That node did not execute it.
     fn redirect(&self, job: Job, redirect: &Redirect) {
         job.mark_unexecuted();
         match self.shared.router() {
@@ -226,13 +227,13 @@ impl Pipeline {
     }
 
     /// Waits until replicas have the writes of this connection, once for each number of replicas,
-    /// and answers the calls. If the connection breaks, returns the jobs whose fate is unknown.
+    /// and answers the calls. If the connection breaks, returns the jobs whose outcome is unknown.
     pub(super) async fn acknowledge(
         &self,
         connection: &mut NodeConnection,
         mut waiting: Vec<UnacknowledgedReply>,
     ) -> Result<(), Vec<Job>> {
-        // Fewer replicas first: the others may be unreachable.
+        // Smaller numbers of replicas come first, because the other replicas may be unreachable.
         waiting.sort_by_key(|waiting| waiting.job.delivery.acknowledgement.replicas);
         while let Some(first) = waiting.first() {
             let acknowledgement = first.job.delivery.acknowledgement;
@@ -279,7 +280,7 @@ impl Pipeline {
         let Some(router) = self.shared.router() else {
             return job.answer(Err(Error::Unacknowledged { why, is_void: false }));
         };
-        // A task: the call may have ended, and the pipeline serves others.
+        // Runs as a task, because the call may have ended and the pipeline serves others.
         tokio::spawn(async move {
             let is_void = revoke(&*router, &job, revocation).await.unwrap_or(false);
             job.answer(Err(Error::Unacknowledged { why, is_void }));
@@ -300,7 +301,8 @@ impl UnacknowledgedReply {
     /// Answers the call of a reply that needs no acknowledgement, such as a refusal. Otherwise
     /// returns the reply.
     pub(super) fn unless_it_counts(job: Job, reply: Reply) -> Option<UnacknowledgedReply> {
-        // The reply is cloned: after a broken connection the second try is classified again.
+        // The reply is cloned, because after a broken connection the second attempt is classified
+        // again.
         match job.undo_rule.as_ref().map(|rule| rule.undo(reply.clone())) {
             None | Some(Undo::Counts) => {
                 job.answer(Ok(reply));
@@ -320,7 +322,7 @@ struct OpenJobs {
     unmarked: Vec<Job>,
 }
 
-/// The properties of the span of a batch.
+/// Returns the attributes of the span of a batch.
 fn attributes(size: usize) -> Vec<Attribute> {
     let text = |text: &'static str| SpanValue::Text(text.into());
     let size = SpanValue::Number(i64::try_from(size).unwrap_or(i64::MAX));
@@ -331,7 +333,7 @@ fn attributes(size: usize) -> Vec<Attribute> {
     ]
 }
 
-/// The reason why a batch has no replies.
+/// Returns the reason why a batch has no replies.
 fn failure<T>(sent: &Result<RedisResult<T>, Elapsed>) -> Option<&'static str> {
     match sent {
         Ok(Ok(_)) => None,

@@ -1,13 +1,13 @@
 //! Every key of a Redis as export lines, for `engine::export`.
 //!
-//! The keys are found by SCAN. Scripts beside the verbs read and write the values
+//! The keys are found by SCAN. Scripts other than those of the verbs read and write the values
 //! ([`Export`], [`Import`]); only they know the formats.
 //!
 //! # Consistency of an export
-//! A script call reads one key, or a page of a collection, at one instant. If servers use the Redis
-//! during the export, two entries of a partition can be of different instants.
+//! A script call reads one key, or a page of a collection, at one instant. If servers use Redis
+//! during the export, two entries of a partition can be from different instants.
 //! [`Exported::reconcile`] makes them agree, so that the export can be imported. A lease that
-//! begins after the SCAN is found through the pool's list of leases. A result or an answer for
+//! starts after the SCAN is found through the pool's list of leases. A result or an answer for
 //! repeats may be missed.
 //!
 //! # Atomicity of an import
@@ -49,13 +49,13 @@ use tollgate_core::{
 };
 use unsent::Unsent;
 
-/// The number of decisions that are sent together.
+/// Number of decisions that are sent together.
 const BATCH: usize = 500;
-/// The time limit of a batch.
+/// Time limit for a batch.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(30);
-/// The time limit for the first answer of all nodes.
+/// Time limit for the first answer of all nodes.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time limit for reading the marker when a server starts.
+/// Time limit for reading the marker when a server starts.
 const MARKER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The keys of a Redis under one prefix.
@@ -83,8 +83,8 @@ impl Drop for Keyspace {
     }
 }
 
-/// The reason why a server must not start on this Redis: an unfinished import. `None` if there is
-/// none, or Redis does not answer within a second.
+/// Returns the reason why a server must not start on this Redis: an unfinished import. `None` if
+/// there is none, or if Redis does not answer within a second.
 pub async fn unfinished_import(options: &RedisOptions) -> Option<String> {
     let asked = async {
         let mut primaries = Primaries::connect(options).await.ok()?;
@@ -126,7 +126,7 @@ impl Keyspace {
         self.clock = Some(clock);
     }
 
-    /// The clock of Redis, in µs.
+    /// Returns the time of Redis' clock, in µs.
     pub(in super::super) async fn now(&mut self) -> Result<u64, Failure> {
         if let Some(clock) = &self.clock {
             return Ok(clock.now().0);
@@ -223,7 +223,7 @@ impl Keyspace {
         for node in 0..self.primaries.count() {
             let mut cursor = 0;
             loop {
-                // SCAN visits the keys that remain, whatever is removed meanwhile.
+                // SCAN visits the keys that remain, even if others are removed meanwhile.
                 let (next, keys) =
                     self.primaries.page(node, cursor, &pattern).await.map_err(Failure::Redis)?;
                 self.primaries.unlink(&keys).await.map_err(Failure::Redis)?;
@@ -258,13 +258,13 @@ impl Keyspace {
         written.map_err(|error| redis(&error))
     }
 
-    /// The id of the store.
+    /// Returns the id of the store.
     pub(in super::super) async fn store_id(&self) -> Option<String> {
         self.redis.read_store_id().await
     }
 
-    /// Removes the marker of the import: servers may start. The store has lost nothing then, and has
-    /// the id of the export.
+    /// Removes the marker of the import, so that servers may start. The store then counts as having
+    /// lost nothing, and has the id of the export.
     pub(in super::super) async fn finish(&mut self, id: Option<&str>) -> Result<(), Failure> {
         self.redis.restore_marker(id).await.map_err(|error| redis(&error))?;
         let marker = self.keys.marker();
@@ -313,12 +313,12 @@ fn deadline() -> Instant {
     monotonic() + BATCH_TIMEOUT
 }
 
-/// The failure of a call that no entry has caused.
+/// Returns the failure for a call that failed for a reason other than an entry.
 fn redis(error: &Error) -> Failure {
     Failure::Redis(format!("Redis command failed: {error}"))
 }
 
-/// The failure of an export.
+/// Returns the failure for an export.
 fn failure<S: Exported>(partition: &[u8], error: &Error) -> Failure {
     let tag = format!("{{{}:{}}}", S::CAPABILITY, partition.escape_ascii());
     match error {
@@ -327,7 +327,7 @@ fn failure<S: Exported>(partition: &[u8], error: &Error) -> Failure {
     }
 }
 
-/// The failure for an unreadable key or partition.
+/// Returns the failure for an unreadable key or partition.
 fn damaged(of: &dyn fmt::Display, why: &dyn fmt::Display) -> Failure {
     Failure::Damaged(format!(
         "a key of this Redis cannot be exported: {of}: {why}; lua/README.md describes the repair"

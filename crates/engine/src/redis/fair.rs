@@ -1,5 +1,5 @@
-//! The waiting jobs of a pipeline, in a line for each namespace. Batches serve the lines round robin, so
-//! that a flood in one namespace does not delay the others.
+//! The waiting jobs of a pipeline, in one line per namespace. Batches serve the lines round robin,
+//! so that a flood in one namespace does not delay the others.
 //!
 //! With one namespace this is a FIFO queue. Jobs of one call stay together, and the
 //! jobs of a namespace keep their order.
@@ -12,11 +12,11 @@ use std::{
 use super::job::Job;
 use tollgate_core::names::Namespace;
 
-/// A job as the lines see it.
+/// The properties of a job that the lines need.
 pub(super) trait InLine {
-    /// A number that stands for its namespace.
+    /// Returns a number that represents its namespace.
     fn namespace(&self) -> u64;
-    /// The number of its batch; 0 for the only job of a call.
+    /// Returns the number of its batch; 0 for the only job of a call.
     fn batch(&self) -> u64;
     /// Whether it belongs to the batch of the job before it, which has this number.
     fn follows(&self, batch: u64) -> bool {
@@ -24,8 +24,8 @@ pub(super) trait InLine {
     }
 }
 
-/// The number that stands for the namespace of a partition. Two namespaces with one number share a
-/// line.
+/// Returns the number that represents the namespace of a partition. Two namespaces with the same
+/// number share a line.
 pub(super) fn line_of(partition: &[u8]) -> u64 {
     match Namespace::split(partition).0 {
         [] => 0,
@@ -47,11 +47,11 @@ impl InLine for Job {
     }
 }
 
-/// The lines, in the order in which they are served. None is empty.
+/// The lines, in the order in which they are served. No line is empty.
 #[derive(Debug)]
 pub(super) struct Lines<J> {
     lines: VecDeque<(u64, VecDeque<J>)>,
-    /// The number of jobs of all lines.
+    /// The number of jobs in all lines.
     len: usize,
 }
 
@@ -62,25 +62,25 @@ impl<J> Default for Lines<J> {
 }
 
 impl<J: InLine> Lines<J> {
-    /// The number of waiting jobs.
+    /// Returns the number of waiting jobs.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no job waits.
+    /// Whether no job is waiting.
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The number of jobs that go before a further job of this namespace.
+    /// Returns the number of jobs that precede a further job of this namespace.
     pub(super) fn ahead(&self, namespace: u64) -> usize {
         let own = self.line(namespace).map_or(0, VecDeque::len);
         let others = self.lines.iter().filter(|(of, _)| *of != namespace);
         own + others.map(|(_, line)| line.len().min(own + 1)).sum::<usize>()
     }
 
-    /// Whether the line of a namespace has reached its part of `most` jobs, which is the same for each
-    /// line. A line that was alone before can be longer.
+    /// Whether the line of a namespace has reached its share of `most` jobs, which is the same for
+    /// every line. A line that used to be the only one can be longer.
     pub(super) fn is_full(&self, namespace: u64, most: usize) -> bool {
         match self.line(namespace) {
             Some(line) => line.len() >= most / self.lines.len(),
@@ -108,7 +108,7 @@ impl<J: InLine> Lines<J> {
         }
     }
 
-    /// The next job.
+    /// Returns the next job.
     pub(super) fn front(&self) -> Option<&J> {
         self.lines.front()?.1.front()
     }
@@ -160,11 +160,11 @@ mod tests {
     }
 
     #[test]
-    fn lines_take_turns_and_one_line_is_a_queue() {
+    fn lines_alternate_and_a_single_line_is_a_queue() {
         let mut lines = Lines::default();
         (0..5).for_each(|number| lines.push_back((1, number, 0)));
         assert_eq!(lines.ahead(1), 5);
-        // The first of another namespace goes after one of each line.
+        // The first job of another namespace follows one job of each line.
         assert_eq!(lines.ahead(2), 1);
         (0..2).for_each(|number| lines.push_back((2, number, 0)));
         assert_eq!((lines.len(), lines.ahead(1), lines.ahead(2), lines.ahead(3)), (7, 7, 5, 2));

@@ -1,8 +1,8 @@
 //! The calls in flight to Redis, at most `redis.calls_max`.
 //!
-//! Once a namespace besides the default one has called, each may have at most three times as many
-//! calls in flight as are still free. So one namespace gets three quarters of all, two get three
-//! sevenths each, and some are always left for another one.
+//! Once a namespace other than the default one has called, each may have at most three times as
+//! many calls in flight as are still free. One namespace therefore gets three quarters of all
+//! calls, two get three sevenths each, and some are always left for another.
 //!
 //! Source: A. K. Choudhury and E. L. Hahne, "Dynamic Queue Length Thresholds for Shared-Memory
 //! Packet Switches".
@@ -22,13 +22,13 @@ const FREE_FACTOR: usize = 3;
 pub(super) struct CallsInFlight {
     most: usize,
     all: AtomicUsize,
-    /// Whether a namespace besides the default one has called.
+    /// Whether a namespace other than the default one has called.
     is_shared: AtomicBool,
     /// The calls by namespace, counted while `is_shared`.
     own: Box<[AtomicUsize; COUNTERS]>,
 }
 
-/// A call in flight, until it is dropped.
+/// A call that is in flight until it is dropped.
 #[derive(Debug)]
 pub(super) struct CallInFlight<'a> {
     calls: &'a CallsInFlight,
@@ -45,8 +45,8 @@ impl CallsInFlight {
         }
     }
 
-    /// Adds a call of a namespace, see [`super::fair::line_of`]. Fails with [`Error::Overloaded`],
-    /// and counts the refusal.
+    /// Adds a call of a namespace, numbered by [`super::fair::line_of`]. Fails with
+    /// [`Error::Overloaded`], and counts the refusal.
     pub(super) fn enter(&self, namespace: u64) -> Result<CallInFlight<'_>, Error> {
         if namespace != 0 && !self.is_shared.load(Ordering::Relaxed) {
             self.is_shared.store(true, Ordering::Relaxed);
@@ -55,7 +55,7 @@ impl CallsInFlight {
         let own = is_shared.then(|| &self.own[namespace as usize % COUNTERS]);
         let before = self.all.fetch_add(1, Ordering::Relaxed);
         let own_before = own.map(|own| own.fetch_add(1, Ordering::Relaxed));
-        // Dropped if it is refused.
+        // Dropped if the call is refused.
         let call = CallInFlight { calls: self, own };
         let free = self.most.saturating_sub(before);
         if free > 0 && own_before.is_none_or(|own| own < FREE_FACTOR * free) {
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_namespace_alone_has_all_calls() {
+    fn the_default_namespace_alone_may_use_all_calls() {
         let calls = CallsInFlight::new(100);
         let all = fill(&calls, 0);
         assert_eq!(all.len(), 100);
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(flood.len(), 525);
         let second = fill(&calls, 2);
         assert!(!second.is_empty() && calls.enter(3).is_ok());
-        // A namespace above its limit gets no call until it is below.
+        // A namespace above its limit gets no call until it is below the limit.
         assert!(calls.enter(1).is_err());
         drop((flood, second));
         assert_eq!(calls.all.load(Ordering::Relaxed), 0);

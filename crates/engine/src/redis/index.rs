@@ -1,24 +1,25 @@
-//! The index of partitions: the names that Redis knows, for listings and for the sweeper.
+//! The index of partitions contains the names that Redis knows, for listings and for the sweeper.
 //!
-//! For each capability there are two zsets: `partitions`, the names by the time of their last
-//! registration, and `ends`, the names by the time of the sweeper's next visit. The index is in another
-//! hash slot than the partitions, so the atomic step of a decision cannot write it. No decision depends
-//! on it.
+//! For each capability, there are two zsets: `partitions` contains the names by the time of their
+//! last registration, and `ends` the names by the time of the sweeper's next visit. The index is in
+//! a different hash slot than the partitions, so the atomic step of a decision cannot write it. No
+//! decision depends on it.
 //!
-//! Names of the default namespace have an index of their own; those of all other namespaces share
-//! one ([`IndexOf`]). The shared index has a further zset for each namespace, `partitions:NAMESPACE`,
-//! which its listings read. So the listings of a namespace do not depend on other names.
+//! Names of the default namespace have their own index; the names of all other namespaces share one
+//! ([`IndexOf`]). The shared index has an additional zset for each namespace,
+//! `partitions:NAMESPACE`, which its listings read. The listings of a namespace therefore do not
+//! depend on other names.
 //!
 //! `Redis::run` registers a partition together with a decision that can put an entry into it. The
-//! registration is a command of its own, often to another node: it can be lost although the decision is
-//! executed, and then the next decision registers the partition again. [`Index`] remembers the
-//! registrations that were answered, so that a partition is registered only about once a minute. A
-//! registration contains the time until something in the partition ends, for which it schedules a visit
-//! of the sweeper.
+//! registration is a separate command, often to another node: it can be lost although the decision
+//! is executed, in which case the next decision registers the partition again. [`Index`] remembers
+//! the registrations that were answered, so that a partition is registered only about once a
+//! minute. A registration contains the time until something in the partition ends, for which it
+//! schedules a visit of the sweeper.
 //!
 //! # Invariant
-//! A decision may skip its registration only if a registration of the last minute has scheduled a visit
-//! that is still to come, and that is not later than the end of the decision's new entry.
+//! A decision may skip its registration only if a registration in the last minute has scheduled a
+//! visit that is still to come and not later than the end of the decision's new entry.
 
 use std::{
     collections::HashMap,
@@ -44,12 +45,12 @@ use tollgate_core::{
     time::{Clock, Millis, Timestamp, monotonic},
 };
 
-/// The longest time for which a registration is relied on.
+/// Maximum time for which a registration is relied on.
 const RELIED_ON: Duration = Duration::from_secs(60);
-/// The most names that are remembered. Above that, all are forgotten and registered again.
+/// Maximum number of names that are remembered. Above it, all are forgotten and registered again.
 const RECENT_MAX: usize = 65_536;
-/// The time that an answered call waits for the answer to its registration. A later answer is not
-/// recorded, so the next call sends another registration.
+/// Maximum time that an answered call waits for the answer to its registration. A later answer is
+/// not recorded, so the next call sends another registration.
 const ANSWER_MAX: Duration = Duration::from_millis(20);
 
 /// The capability in the keys of an index of the default namespace.
@@ -73,17 +74,17 @@ pub(in super::super) struct IndexOf {
 }
 
 impl IndexOf {
-    /// Both indexes of a capability.
+    /// Returns both indexes of a capability.
     pub(in super::super) fn both(capability: &'static str) -> [IndexOf; 2] {
         [true, false].map(|is_default| IndexOf { capability, is_default })
     }
 
-    /// The index of a partition.
+    /// Returns the index of a partition.
     pub(super) fn for_partition(capability: &'static str, partition: &[u8]) -> IndexOf {
         IndexOf { capability, is_default: Namespace::split(partition).0.is_empty() }
     }
 
-    /// KEYS and ARGV of a script on this index.
+    /// Returns KEYS and ARGV of a script on this index.
     fn call(self, prefix: &str) -> Call<'_> {
         let index = if self.is_default { DEFAULT } else { NAMESPACES };
         Call::new(prefix, index, self.capability.as_bytes())
@@ -103,7 +104,7 @@ fn push_listed(call: &mut Call, partition: &[u8]) {
 pub(super) struct Index {
     /// The registrations sent since the last lost connection.
     recent: Mutex<Recent>,
-    /// Converts an end time into a length.
+    /// Converts an end time into a duration.
     clock: Clock,
 }
 
@@ -127,7 +128,7 @@ struct Last {
 
 #[derive(Debug, Default)]
 struct Recent {
-    /// The number of lost connections: after each, Redis may have lost registrations.
+    /// The number of lost connections. After each, Redis may have lost registrations.
     epoch: u64,
     /// The last registration of each partition.
     last: HashMap<Box<[u8]>, Last, RandomState>,
@@ -140,7 +141,7 @@ impl Default for Index {
 }
 
 impl Index {
-    /// The registration that must be sent beside a decision, if any.
+    /// Returns the registration that must be sent together with a decision, if any.
     pub(super) fn due(
         &self,
         partition: &[u8],
@@ -153,8 +154,8 @@ impl Index {
                 return Some(Registration { listing, visit: Some(Millis(0)) });
             }
             Listing::Held(Ends::After(length)) => Some(length),
-            // If this clock is ahead of the store's, the visit comes too early, and is scheduled
-            // again for the right time.
+            // If this clock is ahead of the store's, the visit is too early, and is scheduled again
+            // for the right time.
             Listing::Held(Ends::At(end)) => Some(self.clock.now().until(end)),
             Listing::Held(Ends::Never) => None,
         };
@@ -164,8 +165,8 @@ impl Index {
         (!is_covered).then_some(Registration { listing, visit })
     }
 
-    /// Records an answered registration that was sent at `sent`. Ignores one from before the last lost
-    /// connection.
+    /// Records an answered registration that was sent at `sent`. Ignores a registration from before
+    /// the last lost connection.
     pub(super) fn record(
         &self,
         partition: &[u8],
@@ -189,7 +190,7 @@ impl Index {
         }
     }
 
-    /// Locks the registrations; drops them if a connection was lost since.
+    /// Locks the registrations, and drops them if a connection was lost since then.
     fn lock(&self, epoch: u64) -> MutexGuard<'_, Recent> {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         if epoch > recent.epoch {
@@ -200,7 +201,7 @@ impl Index {
 }
 
 impl Registration {
-    /// One registration for two decisions on a partition.
+    /// Combines two registrations of a partition into one.
     pub(super) fn and(self, next: Registration) -> Registration {
         let visit = self.visit.into_iter().chain(next.visit).min();
         Registration { visit, ..next }
@@ -208,7 +209,8 @@ impl Registration {
 }
 
 impl Last {
-    /// Whether this registration also covers a decision of now, whose entry ends after the time `visit`.
+    /// Whether this registration also covers a decision at `now` whose entry ends after the time
+    /// `visit`.
     fn covers(&self, now: Instant, visit: Option<Millis>) -> bool {
         let is_recent = now.saturating_duration_since(self.at) < RELIED_ON;
         let is_visited = |length: Millis| {
@@ -218,8 +220,8 @@ impl Last {
         is_recent && visit.is_none_or(is_visited)
     }
 
-    /// The remembered registration after a further one. The store keeps the earlier visit, unless its
-    /// time has passed.
+    /// Combines the remembered registration with a further one. The store keeps the earlier visit,
+    /// unless its time has passed.
     fn and(self, next: Last) -> Last {
         let to_come = self.visit.filter(|visit| *visit > next.at);
         let visit = to_come.into_iter().chain(next.visit).min();
@@ -227,7 +229,7 @@ impl Last {
     }
 }
 
-/// KEYS and ARGV of `lua/index/register.lua`.
+/// Returns KEYS and ARGV of `lua/index/register.lua`.
 pub(super) fn register<'a>(
     prefix: &'a str,
     capability: &'static str,
@@ -249,7 +251,7 @@ pub(super) fn register<'a>(
     call
 }
 
-/// KEYS and ARGV of `lua/index/due.lua`.
+/// Returns KEYS and ARGV of `lua/index/due.lua`.
 pub(super) fn due(prefix: &str, index: IndexOf, limit: u32) -> Call<'_> {
     let mut call = index.call(prefix);
     call.key(&[PARTITIONS]);
@@ -258,7 +260,7 @@ pub(super) fn due(prefix: &str, index: IndexOf, limit: u32) -> Call<'_> {
     call
 }
 
-/// KEYS and ARGV of `lua/index/latest.lua`.
+/// Returns KEYS and ARGV of `lua/index/latest.lua`.
 pub(super) fn latest(prefix: &str, index: IndexOf, limit: u32) -> Call<'_> {
     let mut call = index.call(prefix);
     call.key(&[PARTITIONS]);
@@ -271,14 +273,14 @@ pub(super) fn latest(prefix: &str, index: IndexOf, limit: u32) -> Call<'_> {
 pub(in super::super) struct Visit {
     /// The partition, and the time of its last registration as the sweeper read it.
     pub(in super::super) seen: PartitionCursor,
-    /// The time at which something in it ends next.
+    /// The time at which its next entry ends.
     pub(in super::super) next: Option<Timestamp>,
     /// Whether the partition is empty.
     pub(in super::super) is_vacant: bool,
 }
 
-/// KEYS and ARGV of `lua/index/schedule.lua`. Removes empty partitions that were last registered before
-/// `before` from the index.
+/// Returns KEYS and ARGV of `lua/index/schedule.lua`, which removes empty partitions that were last
+/// registered before `before` from the index.
 pub(super) fn schedule<'a>(
     prefix: &'a str,
     index: IndexOf,
@@ -297,7 +299,7 @@ pub(super) fn schedule<'a>(
     call
 }
 
-/// KEYS and ARGV of `lua/index/claim.lua`.
+/// Returns KEYS and ARGV of `lua/index/claim.lua`.
 pub(super) fn claim<'a>(prefix: &'a str, index: IndexOf, server: &str, hold: Millis) -> Call<'a> {
     let mut call = index.call(prefix);
     call.key(&[SWEEPER]);
@@ -306,7 +308,7 @@ pub(super) fn claim<'a>(prefix: &'a str, index: IndexOf, server: &str, hold: Mil
     call
 }
 
-/// KEYS and ARGV of `lua/index/known.lua`, for a partition of a listed state.
+/// Returns KEYS and ARGV of `lua/index/known.lua`, for a partition of a listed state.
 pub(super) fn known<'a>(prefix: &'a str, capability: &'static str, partition: &[u8]) -> Call<'a> {
     let mut call = IndexOf::for_partition(capability, partition).call(prefix);
     push_listed(&mut call, partition);
@@ -314,7 +316,7 @@ pub(super) fn known<'a>(prefix: &'a str, capability: &'static str, partition: &[
     call
 }
 
-/// KEYS of `lua/index/size.lua`, for the names of one namespace.
+/// Returns KEYS of `lua/index/size.lua`, for the names of one namespace.
 pub(super) fn size<'a>(
     prefix: &'a str,
     capability: &'static str,
@@ -325,8 +327,8 @@ pub(super) fn size<'a>(
     call
 }
 
-/// KEYS and ARGV of `lua/index/list.lua`. With a namespace, lists the names of that one only.
-/// `after` is the time of the last registration, in µs, and the name.
+/// Returns KEYS and ARGV of `lua/index/list.lua`. With a namespace, it lists only the names of that
+/// namespace. `after` is the time of the last registration, in µs, and the name.
 pub(super) fn list<'a>(
     prefix: &'a str,
     index: IndexOf,
@@ -359,7 +361,7 @@ pub(super) fn parse_cursors(reply: &mut Reply) -> Result<(Vec<PartitionCursor>, 
         let name = Name::stored(Bytes::from(reply.any_bytes()?));
         let noted = reply.bytes()?;
         let noted = str::from_utf8(&noted).ok().and_then(|text| text.parse().ok());
-        // Skips an entry that is no valid name.
+        // Skips an entry that is not a valid name.
         if let (Ok(name), Some(noted)) = (name, noted) {
             listed.push(PartitionCursor { noted, name });
         }
@@ -367,7 +369,7 @@ pub(super) fn parse_cursors(reply: &mut Reply) -> Result<(Vec<PartitionCursor>, 
     Ok((listed, more))
 }
 
-/// The options for listing `limit` names: bulk, with the cost of that many names.
+/// Returns the options for listing `limit` names: bulk, with the cost of that many names.
 pub(super) fn pages(delivery: JobDelivery, limit: u32) -> JobDelivery {
     JobDelivery { cost: Cost::bulk(50 + 5 * limit / 2), ..delivery }
 }
@@ -412,8 +414,8 @@ impl Redis {
         }
     }
 
-    /// Registers a partition again if a lease ends before the scheduled visit of the sweeper. Settings
-    /// of ConfigurePool can shorten leases, which only the outcome tells.
+    /// Registers a partition again if a lease ends before the scheduled visit of the sweeper.
+    /// Settings of ConfigurePool can shorten leases, which only the outcome shows.
     pub(super) async fn register_sooner<D: Decision>(
         &self,
         partition: &[u8],
@@ -427,7 +429,8 @@ impl Redis {
         }
     }
 
-    /// Does the same for a batch, once for each partition. Returns the registrations; usually none.
+    /// Does the same for a batch, once for each partition. Returns the registrations, of which
+    /// there are usually none.
     pub(super) fn register_all_sooner<'a, D: Decision>(
         &self,
         decisions: &'a [D],
@@ -451,7 +454,7 @@ impl Redis {
         .collect()
     }
 
-    /// Registers partitions again if a connection was lost since their decision looked into the
+    /// Registers partitions again if a connection was lost since their decision consulted the
     /// [`Index`]: it may have been executed by another store, which does not have the registrations.
     /// A failure here is repaired by a later call.
     pub(super) async fn register_again<D: Decision>(&self, decisions: &[D], deadline: Instant) {
@@ -465,7 +468,8 @@ impl Redis {
         self.record_registrations(registrations, epoch).await;
     }
 
-    /// The registrations that these decisions need: one for each partition, with the earliest end.
+    /// Returns the registrations that these decisions need: one for each partition, with the
+    /// earliest end.
     pub(super) fn unregistered<'a, D: Decision>(
         &self,
         decisions: impl IntoIterator<Item = &'a D>,
@@ -517,7 +521,7 @@ mod tests {
         let seconds = |count: u64| Some(Millis::from_secs(count));
         let last = Last { at: sent, visit: Some(sent + 30 * SECOND) };
         assert!(last.covers(sent, seconds(30)));
-        assert!(last.covers(sent, None), "what does not end needs no visit");
+        assert!(last.covers(sent, None), "an entry that does not end needs no visit");
         assert!(!last.covers(sent, seconds(29)), "it ends before the visit");
         assert!(last.covers(sent + 29 * SECOND, seconds(5)));
         assert!(!last.covers(sent + 31 * SECOND, seconds(30)), "the time of the visit has passed");

@@ -1,8 +1,8 @@
 //! A job: one decision on its way to a node, and the call that waits for its reply.
 //!
-//! A job knows whether it was written to a socket. This decides its error. A job that was never
-//! written was certainly not executed. A job that was written, but has no reply, has an unknown
-//! fate.
+//! A job knows whether it was written to a socket, which decides its error. A job that was never
+//! written was certainly not executed. For a job that was written but has no reply, it is unknown
+//! whether it was executed.
 
 use std::{
     sync::{
@@ -33,17 +33,17 @@ pub(super) const BACKGROUND: JobDelivery = JobDelivery {
 /// How registrations in the index and revocations are sent: several in one script call.
 pub(super) const LISTING: JobDelivery = JobDelivery { priority: Priority::Call, ..BACKGROUND };
 
-/// The shortest queue in which the wait for each job is measured.
+/// Minimum queue length at which the wait per job is measured.
 const FEW: u32 = 64;
 
 /// Progress: the job waits to be sent.
 const WAITS: u8 = 0;
-/// Progress: the job was written to a socket. Its fate is unknown until it is answered.
+/// Progress: the job was written to a socket. Its outcome is unknown until it is answered.
 const SENT: u8 = 1;
 /// Progress: a node that did not execute the job named another node, and the job waits to be sent
 /// there.
 const REDIRECTED: u8 = 2;
-/// Progress: its call was answered without it. The job must not be sent any more.
+/// Progress: its call was answered without it. The job must no longer be sent.
 const GIVEN_UP: u8 = 3;
 
 /// The reason why a redirected decision was not executed in time.
@@ -54,25 +54,25 @@ pub(super) const MOVED_TOO_LONG: &str = "the slot of the key was migrating, or t
 #[derive(Debug)]
 pub(super) struct JobAnswer {
     pub(super) reply: Reply,
-    /// Whether an earlier try may have been executed.
+    /// Whether an earlier attempt may have been executed.
     pub(super) repeated: bool,
 }
 
 /// How a job is queued, sent and repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct JobDelivery {
-    /// Which jobs go first.
+    /// The priority, which decides which jobs go first.
     pub(super) priority: Priority,
     /// Whether the job may be sent again after a lost reply.
     pub(super) is_repeatable: bool,
-    /// The replicas that must acknowledge the write before the reply counts.
+    /// The replicas that must acknowledge the write before the reply is valid.
     pub(super) acknowledgement: Acknowledgement,
-    /// Upper bound on its Redis time.
+    /// Upper bound on the time that it takes Redis.
     pub(super) cost: Cost,
 }
 
 impl JobDelivery {
-    /// The delivery of a decision.
+    /// Returns the delivery of a decision.
     pub(super) fn for_decision<D: Decision>(decision: &D) -> JobDelivery {
         JobDelivery {
             priority: D::PROPERTIES.priority,
@@ -107,19 +107,20 @@ pub(super) struct Job {
     since: Instant,
     /// The number of jobs that were ahead of it in its pipeline.
     pub(super) ahead: usize,
-    /// Whether it may be refused if it would wait too long: only if it is the only job of its call.
+    /// Whether it may be refused if it would wait too long, which is possible only for the only job
+    /// of a call.
     pub(super) sheds: bool,
     /// Decides how to undo the outcome if replicas do not acknowledge it. `None` if it needs no
     /// acknowledgement.
     pub(super) undo_rule: Option<UndoRule>,
-    /// The number of its batch, whose jobs travel together and in order; 0 for the only job of a
+    /// The number of its batch, whose jobs are sent together and in order; 0 for the only job of a
     /// call.
     pub(super) batch: u64,
-    /// Stands for the namespace of its partition, whose line it waits in.
+    /// The number of its partition's namespace, in whose line it waits.
     pub(super) namespace: u64,
     /// The number of redirects.
     pub(super) redirects: u32,
-    /// Whether an earlier try may have been executed.
+    /// Whether an earlier attempt may have been executed.
     pub(super) repeated: bool,
     /// Whether ASKING must precede it: its slot is migrating to the node that it goes to now.
     pub(super) asking: bool,
@@ -140,8 +141,8 @@ pub(super) struct Pending {
 }
 
 impl Job {
-    /// Creates a job, and the handle that waits for its reply. The last argument is its time of
-    /// creation and its deadline.
+    /// Creates a job, and the handle that waits for its reply. The last argument is the job's
+    /// creation time and its deadline.
     pub(super) fn new(
         script: &'static Script,
         arguments: Arguments,
@@ -175,29 +176,29 @@ impl Job {
         (job, pending)
     }
 
-    /// Whether its call still waits.
+    /// Whether its call is still waiting.
     pub(super) fn is_wanted(&self, now: Instant) -> bool {
         self.deadline > now && !self.reply.is_closed()
     }
 
-    /// The time from its creation to its deadline.
+    /// Returns the time from its creation to its deadline.
     pub(super) fn time(&self) -> Duration {
         self.deadline.saturating_duration_since(self.since)
     }
 
-    /// The measured wait for each job that was ahead; `None` if there were few.
+    /// Returns the measured wait per job that was ahead; `None` if there were few.
     pub(super) fn waited_each(&self, now: Instant) -> Option<Duration> {
         let ahead = u32::try_from(self.ahead).ok().filter(|ahead| *ahead >= FEW)?;
         Some(now.saturating_duration_since(self.since) / ahead)
     }
 
-    /// Marks it as sent, before it is written to a socket: from now on its fate is unknown.
-    /// Returns false, and it must not be sent, if its call has given it up.
+    /// Marks it as sent before it is written to a socket: from now on, its outcome is unknown.
+    /// Returns false if its call has given it up, in which case it must not be sent.
     pub(super) fn mark_sent(&self) -> bool {
         self.progress.swap(SENT, Ordering::AcqRel) != GIVEN_UP
     }
 
-    /// The node said that it did not execute it.
+    /// Records that the node did not execute it.
     pub(super) fn mark_unexecuted(&self) {
         let unless_given_up = |progress| match progress {
             SENT if !self.repeated => Some(REDIRECTED),
@@ -212,14 +213,14 @@ impl Job {
         self.answer(Err(budget::overloaded(ReachedLimit::Overload)));
     }
 
-    /// Answers the call. After a second try, an error that means "not executed" becomes
+    /// Answers the call. After a second attempt, an error that means "not executed" becomes
     /// [`Error::DeadlineExceeded`].
     pub(super) fn answer(self, reply: Result<Reply, Error>) {
         let repeated = self.repeated;
         // A cancelled call has dropped its receiver.
         let _ = self.reply.send(match reply {
             Ok(reply) => Ok(JobAnswer { reply, repeated }),
-            // An error of the second try says nothing about the first one, which may have been
+            // An error of the second attempt says nothing about the first, which may have been
             // executed.
             Err(
                 Error::Unavailable(_)
@@ -234,7 +235,7 @@ impl Job {
 }
 
 impl Pending {
-    /// Returns the reply, by the deadline. Fails with `Overloaded` if the deadline ended
+    /// Waits for the reply until the deadline. Fails with `Overloaded` if the deadline passed
     /// before a caller's decision was sent: it was not executed, and never will be.
     pub(super) async fn wait(self) -> Result<JobAnswer, Error> {
         if let Ok(Ok(answer)) = timeout_at(self.deadline.into(), self.answer).await {

@@ -11,7 +11,7 @@ use super::{
 };
 use tollgate_core::error::Error;
 
-/// How often, and for how long, an export asks for the marker of a node that was not probed yet.
+/// How often and how many times an export asks for the marker of a node that was not probed yet.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 const ASKED_MAX: u32 = 100;
 
@@ -21,13 +21,13 @@ fn loss(node: &Node) -> Option<StoreLoss> {
 }
 
 impl Redis {
-    /// The id of the store; `None` before a marker was read.
+    /// Returns the id of the store; `None` before a marker was read.
     pub(in super::super) fn store_id(&self) -> Option<String> {
         let markers = self.topology.nodes().into_iter().filter_map(|node| node.monitor.marker());
         markers.map(|marker| marker.id().to_owned()).next()
     }
 
-    /// The losses that the markers of the nodes record.
+    /// Returns the losses that the markers of the nodes record.
     pub(in super::super) fn store_losses(&self) -> Vec<StoreLoss> {
         self.topology.nodes().iter().filter_map(|node| loss(node)).collect()
     }
@@ -43,7 +43,7 @@ impl Redis {
         Ok(accepted)
     }
 
-    /// The id of the store, for an export. Waits until a marker was read, for two seconds at most.
+    /// Returns the id of the store, for an export. Waits up to two seconds until a marker was read.
     pub(super) async fn read_store_id(&self) -> Option<String> {
         for _ in 0..ASKED_MAX {
             if let Some(id) = self.store_id() {
@@ -54,8 +54,8 @@ impl Redis {
         None
     }
 
-    /// Writes the marker of a store that has lost nothing to all nodes, after an import. Without an id
-    /// the nodes keep theirs.
+    /// Writes the marker of a store that has lost nothing to all nodes, after an import. Without an
+    /// id, the nodes keep theirs.
     pub(super) async fn restore_marker(&self, id: Option<&str>) -> Result<(), Error> {
         for node in self.topology.nodes() {
             let kept = node.monitor.marker();

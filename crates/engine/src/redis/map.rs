@@ -1,6 +1,6 @@
 //! Reads CLUSTER SLOTS: the ranges of slots with their primary and replicas.
 //!
-//! `cluster` and `export` ask it of any node. An answer of another form is an error, never a
+//! `cluster` and `export` can ask any node for it. An answer in another form is an error, never a
 //! partial map.
 
 use redis::{ErrorKind, RedisResult, Value};
@@ -18,8 +18,8 @@ pub(super) struct SlotRange {
     pub(super) replicas: Vec<String>,
 }
 
-/// Asks a node for the map. A node that does not know its own host is taken to be at the host that
-/// was asked.
+/// Asks a node for the map. A node that does not know its own host is assumed to be at the host
+/// that was asked.
 pub(super) async fn parse_map(asked: &Endpoint) -> RedisResult<Vec<SlotRange>> {
     let mut socket = socket::connect(asked, CONNECT_TIMEOUT).await?;
     let value: Value = redis::cmd("CLUSTER").arg("SLOTS").query_async(&mut socket).await?;
@@ -46,7 +46,7 @@ fn parse_part(value: Value, asked: &str) -> Option<SlotRange> {
     Some(SlotRange { first, last, primary, replicas: places.flatten().collect() })
 }
 
-/// The `host:port` of a node; the host is `asked` if the node does not know its own.
+/// Returns the `host:port` of a node; the host is `asked` if the node does not know its own.
 fn place(value: Value, asked: &str) -> Option<String> {
     let Value::Array(fields) = value else { return None };
     let mut fields = fields.into_iter();
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_does_not_know_its_host_is_where_we_asked() {
+    fn a_node_that_does_not_know_its_host_is_at_the_asked_host() {
         for unknown in [Value::Nil, host(""), host("?")] {
             let range = vec![Value::Int(0), Value::Int(0), node(unknown, 7000)];
             let map = parse(Value::Array(vec![Value::Array(range)]), "seed").unwrap();
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn other_answers_are_none() {
+    fn other_answers_are_rejected() {
         assert_eq!(parse(Value::Int(1), "seed"), None);
         assert_eq!(parse(Value::Array(vec![Value::Array(vec![Value::Int(-1)])]), "seed"), None);
     }

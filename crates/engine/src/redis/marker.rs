@@ -1,18 +1,18 @@
 //! The marker of the store, by which servers recognise that Redis has lost its data.
 //!
-//! Each node has a marker key: `PREFIX:store`, in a Cluster with a tag of the first slot of the node.
-//! Its text is "id state time" (`lua/lib/store.lua`). The probe writes it at the first start of a server
-//! on an empty Redis. Each server remembers the id. If the marker is gone, or has another id, the
-//! data that Redis had is lost: the probe then writes a marker with the state `lost`, so that servers
-//! that start later know it too.
+//! Each node has a marker key: `PREFIX:store`, in a Cluster with a hash tag for the first slot of
+//! the node. Its text is "id state time" (`lua/lib/store.lua`). The probe writes it at the first
+//! start of a server on an empty Redis. Each server remembers the id. If the marker is gone or has
+//! another id, the data that Redis had is lost. The probe then writes a marker that records the
+//! loss, so that servers that start later also recognise it.
 //!
-//! A script that would begin a record from nothing compares the marker first, in the same step. It
-//! fails if the marker is not the one that the server knows: the pipeline then probes, and sends the
-//! decision again. So no value repeats in the time between a loss and the next probe, and decisions
-//! on existing records cost nothing.
+//! A script that would create a record from scratch first compares the marker, in the same step. It
+//! fails if the marker is not the one that the server knows; the pipeline then probes and sends the
+//! decision again. No value is therefore repeated between a loss and the next probe, and decisions
+//! on existing records cost nothing extra.
 //!
 //! A marker key in a slot that this server has not seen before says nothing about a loss: the node
-//! may be new, or its first slot may have moved. Its marker continues that of the node.
+//! may be new, or its first slot may have moved. Its marker continues the earlier one of the node.
 
 use std::{
     collections::HashMap,
@@ -24,12 +24,13 @@ use serde::Deserialize;
 
 use tollgate_core::time::Timestamp;
 
-/// What servers do after a loss of the store's data. The names are those of the configuration.
+/// What servers do after a loss of the store's data. The names are the same as in the
+/// configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnStoreLoss {
-    /// Sequences that the store does not know fail until an operator accepts the loss; pools are
-    /// held.
+    /// Sequences that the store does not know fail until an operator accepts the loss, and pools
+    /// grant nothing.
     #[default]
     Refuse,
     /// All calls are answered as on a new store.
@@ -43,7 +44,7 @@ pub struct StoreLoss {
     pub node: String,
     /// What happens to calls.
     pub state: LossState,
-    /// When a server recognised it, on the clock of the node.
+    /// The time at which a server recognised it, on the clock of the node.
     pub time: Timestamp,
 }
 
@@ -59,14 +60,15 @@ impl StoreLoss {
 pub enum LossState {
     /// Sequences that the store does not know fail.
     Refusing,
-    /// No call is refused for it, by configuration; no operator has accepted it.
+    /// The configuration says that no call is refused because of it, and no operator has accepted
+    /// it.
     Continued,
     /// An operator has accepted it.
     Accepted,
 }
 
 impl LossState {
-    /// The name in GetStatus.
+    /// Returns the name in GetStatus.
     pub const fn name(self) -> &'static str {
         match self {
             LossState::Refusing => "refusing",
@@ -76,14 +78,14 @@ impl LossState {
     }
 }
 
-/// What an operator has settled about the marker of a node.
+/// How an operator has settled the marker of a node.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Settlement<'a> {
     /// Nothing.
     None,
     /// The loss is accepted.
     Accepted,
-    /// An import has restored the data: the new marker.
+    /// An import has restored the data; contains the new marker.
     Imported(&'a str),
 }
 
@@ -95,12 +97,12 @@ pub(super) struct Marker {
 }
 
 impl Marker {
-    /// The id of the store; empty if the text is malformed.
+    /// Returns the id of the store; empty if the text is malformed.
     pub(super) fn id(&self) -> &str {
         self.text.split(' ').next().unwrap_or_default()
     }
 
-    /// The loss that the marker records.
+    /// Returns the loss that the marker records.
     pub(super) fn loss(&self) -> Option<(LossState, Timestamp)> {
         let mut parts = self.text.split(' ').skip(1);
         let state = match parts.next()? {
@@ -113,12 +115,12 @@ impl Marker {
     }
 }
 
-/// Whether text can be the id of a store.
+/// Whether a text can be the id of a store.
 pub fn is_store_id(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The text of the marker of a store that has lost nothing.
+/// Returns the text of the marker of a store that has lost nothing.
 pub(super) fn whole(id: &str) -> String {
     format!("{id} whole 0")
 }
@@ -134,8 +136,8 @@ pub(super) struct Markers {
 }
 
 impl Markers {
-    /// Creates the state of a server that has seen no marker. It may know the id of the one at `key`
-    /// from its configuration.
+    /// Creates the state of a server that has seen no marker. It may know the id of the marker at
+    /// `key` from its configuration.
     pub(super) fn new(on_loss: OnStoreLoss, key: &str, id: Option<&str>) -> Markers {
         let random = || RandomState::new().hash_one(0);
         let fresh = format!("{:016x}{:016x}", random(), random());
@@ -143,7 +145,7 @@ impl Markers {
         Markers { on_loss, fresh, known: Mutex::new(known.into_iter().collect()) }
     }
 
-    /// The id that this key had; empty if it was never seen.
+    /// Returns the id that this key had; empty if it was never seen.
     pub(super) fn known(&self, key: &str) -> String {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(key).cloned().unwrap_or_default()
@@ -155,12 +157,12 @@ impl Markers {
         known.insert(marker.key.clone(), marker.id().to_owned());
     }
 
-    /// The marker of a new store.
+    /// Returns the marker of a new store.
     pub(super) fn first(&self) -> String {
         whole(&self.fresh)
     }
 
-    /// The state after a loss, as the probe writes it.
+    /// Returns the state after a loss, as the probe writes it.
     pub(super) fn loss_state(&self) -> &'static str {
         match self.on_loss {
             OnStoreLoss::Refuse => "lost",

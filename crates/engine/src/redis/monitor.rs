@@ -1,15 +1,15 @@
-//! The health of one node: its condition, primary id and clock.
+//! The health of one node: its state, primary id and clock.
 //!
 //! The routing asks [`Monitor::check`] before it sends a job, so that a call to an unreachable node
-//! fails immediately. A probe runs every 250 ms, also while calls are answered, since Redis can restart
-//! unnoticed if calls use only connections that were opened afterwards. Pipelines report answers, lost
-//! connections and failed connects.
+//! fails immediately. A probe runs every 250 ms, even while calls are answered, since a restart of
+//! Redis can go unnoticed if calls use only connections that were opened afterwards. Pipelines
+//! report answers, lost connections and failed connects.
 //!
 //! # What it derives
-//! - The condition: up, refusing writes, or down with the reason.
-//! - The epoch of connections: a lost connection raises it, and older connections are not used
+//! - The state: up, refusing writes, or down with the reason.
+//! - The epoch of connections: a lost connection increments it, and older connections are not used
 //!   again.
-//! - Failovers: another primary id than before, or a restarted primary (`primary_id`).
+//! - Failovers: a different primary id than before, or a restarted primary (`primary_id`).
 //! - The token lead over the node's clock (`skew`). It is measured on every new connection before a
 //!   decision uses it.
 
@@ -46,18 +46,19 @@ use tollgate_core::{Sighting, error::Error};
 
 /// The interval of probes.
 const PROBE_EVERY: Duration = Duration::from_millis(250);
-/// A probe without an answer for this time means down, unless calls are answered.
+/// A probe that gets no answer for this time means that the node is down, unless calls are
+/// answered.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-/// The interval at which Sentinels are asked whether another primary leads.
+/// The interval at which Sentinels are asked whether there is a new primary.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// The interval of the warning about a Redis that can evict keys and is used nevertheless.
+/// The interval of the warning about a Redis that is used although it can evict keys.
 const WARN_EVERY: Duration = Duration::from_secs(300);
 
-/// The largest lead of fencing tokens over a clock, in µs: one hour.
+/// Maximum lead of fencing tokens over a clock, in µs: one hour.
 const AHEAD_MAX: u64 = 3_600_000_000;
 
 /// For a primary that does not report its id, because INFO is not permitted: a clock that is
-/// further behind than this is taken for another primary's, in µs.
+/// further behind than this is assumed to belong to another primary, in µs.
 const UNSEEN_MAX: u64 = 100_000;
 
 /// The health of one node.
@@ -66,13 +67,13 @@ pub(super) struct Monitor {
     source: NodeSource,
     /// The reaction to a Redis that can evict keys.
     eviction: Eviction,
-    /// The condition of the node.
+    /// The state of the node.
     state: watch::Sender<StoreState>,
-    /// Raised by each lost connection; connections of an older epoch are not used again.
+    /// Incremented by each lost connection; connections of an older epoch are not used again.
     epoch: AtomicU64,
     /// Whether a call was answered since the last probe.
     answered: AtomicBool,
-    /// While down: whether the node answered, and refused all calls.
+    /// Whether the node, while down, has answered and refused all calls.
     has_answered: AtomicBool,
     /// The time of the last refused write, and the epoch of its connection.
     refused: Mutex<Option<(Instant, u64)>>,
@@ -80,14 +81,14 @@ pub(super) struct Monitor {
     reason: Mutex<String>,
     /// The time of the last warning about eviction.
     warned: Mutex<Option<Instant>>,
-    /// The keys of the write probe and of the marker, if known: in a Cluster they must be in a slot of
-    /// this node.
+    /// The keys of the write probe and of the marker, if known; in a Cluster, they must be in a
+    /// slot of this node.
     probe_key: Mutex<Option<(String, String)>>,
     /// The lead of fencing tokens over the node's clock, in µs.
     ahead: AtomicU64,
     /// Whether the lead was measured for the current primary.
     is_measured: Mutex<bool>,
-    /// The last seen primary id, if INFO is permitted.
+    /// The last primary id seen, if INFO is permitted.
     seen: Mutex<Option<SeenPrimary>>,
     /// The marker of the store on the node, as it was read last.
     marker: Mutex<Option<Arc<Marker>>>,
@@ -125,17 +126,17 @@ impl Monitor {
         }
     }
 
-    /// The address of the node.
+    /// Returns the address of the node.
     pub(super) fn source(&self) -> &NodeSource {
         &self.source
     }
 
-    /// Follows the condition of the node.
+    /// Subscribes to the state of the node.
     pub(super) fn state(&self) -> watch::Receiver<StoreState> {
         self.state.subscribe()
     }
 
-    /// The current epoch of connections.
+    /// Returns the current epoch of connections.
     pub(super) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
@@ -150,7 +151,7 @@ impl Monitor {
         *self.state.borrow() == StoreState::Up
     }
 
-    /// Whether an unusable node is reachable nevertheless.
+    /// Whether an unusable node is nevertheless reachable.
     pub(super) fn has_answered(&self) -> bool {
         self.has_answered.load(Ordering::Acquire)
     }
@@ -160,14 +161,14 @@ impl Monitor {
         if self.is_up() { Ok(()) } else { Err(self.down()) }
     }
 
-    /// The error of calls while the node is unusable: [`Error::Refused`] if it is reachable,
-    /// otherwise [`Error::Unavailable`].
+    /// Returns the error of calls while the node is unusable: [`Error::Refused`] if it is
+    /// reachable, otherwise [`Error::Unavailable`].
     pub(super) fn down(&self) -> Error {
         let why = self.reason().clone();
         if self.has_answered() { Error::Refused(why) } else { Error::Unavailable(why) }
     }
 
-    /// Records that a call was answered: a slow probe then does not mean down.
+    /// Records that a call was answered, so that a slow probe does not mean that the node is down.
     pub(super) fn record_answer(&self) {
         self.answered.store(true, Ordering::Relaxed);
     }
@@ -179,9 +180,9 @@ impl Monitor {
         }
     }
 
-    /// Records a failed connect. It does not mean down: the node may have its maximum of clients
-    /// while existing connections work. While the node is unusable, the reason comes from the
-    /// probe.
+    /// Records a failed connection attempt. It does not mean that the node is down, because the
+    /// node may have reached its maximum number of clients while existing connections work. While
+    /// the node is unusable, the reason comes from the probe.
     pub(super) fn record_failed_connect(&self, error: &RedisError) {
         let mut reason = self.reason();
         if self.is_up() {
@@ -194,8 +195,7 @@ impl Monitor {
         lock(&self.reason)
     }
 
-    /// Sets the condition to down. `answers` says whether the node is reachable but refuses all
-    /// calls.
+    /// Sets the state to down. `answers` says whether the node is reachable but refuses all calls.
     fn set_down(&self, reason: &str, answers: bool, is_first: bool) {
         self.has_answered.store(answers, Ordering::Release);
         if self.fall(reason) != StoreState::Down || is_first {
@@ -206,12 +206,12 @@ impl Monitor {
         }
     }
 
-    /// Sets the condition to down because the node left the Cluster: its waiting jobs end.
+    /// Sets the state to down because the node left the Cluster, which ends its waiting jobs.
     pub(super) fn leave(&self) {
         self.fall("the node has left the Cluster");
     }
 
-    /// Sets the condition to down. Returns the condition before.
+    /// Sets the state to down. Returns the previous state.
     fn fall(&self, why: &str) -> StoreState {
         let mut reason = self.reason();
         why.clone_into(&mut reason);
@@ -219,8 +219,8 @@ impl Monitor {
         self.state.send_replace(StoreState::Down)
     }
 
-    /// Probes for ever, also while calls are answered: they may use connections that are younger
-    /// than an unnoticed restart.
+    /// Probes forever, even while calls are answered, because they may use connections that are
+    /// younger than an unnoticed restart.
     pub(super) async fn probe(&self) {
         let mut probe = Probe { socket: None, epoch: 0, is_first: true, count: 0 };
         loop {
@@ -229,8 +229,8 @@ impl Monitor {
         }
     }
 
-    /// Asks the Sentinels every second whether another primary leads. Returns immediately
-    /// without Sentinels.
+    /// Asks the Sentinels every second whether there is a new primary. Returns immediately if there
+    /// are no Sentinels.
     pub(super) async fn follow(&self) {
         while self.source.can_move() {
             sleep(ASK_EVERY).await;
@@ -241,11 +241,11 @@ impl Monitor {
         }
     }
 
-    /// Runs one probe and sets the condition by its result.
+    /// Runs one probe and sets the state according to its result.
     async fn probe_once(&self, probe: &mut Probe) {
         let is_first = std::mem::take(&mut probe.is_first);
         let is_busy = self.answered.swap(false, Ordering::Relaxed) && self.is_up();
-        // Outside the time limit below: asking the Sentinels has a longer one.
+        // This is outside the time limit below, because asking the Sentinels has a longer one.
         let named = self.source.endpoint(self.epoch()).await.map(drop);
         let asked = async {
             named?;
@@ -274,13 +274,14 @@ impl Monitor {
         probe.socket = None;
     }
 
-    /// Records the primary id. Another id is a failover: the clock must be measured again, and
-    /// older connections are retired.
+    /// Records the primary id. A new id is a failover: the clock must be measured again, and older
+    /// connections are retired.
     fn record_primary(&self, leader: PrimaryId) {
         if leader.history.is_empty() {
-            return; // It does not say.
+            return; // The answer does not contain it.
         }
-        // Holds this lock until a failover is decided: no other connection is measured before.
+        // This stays locked until a failover is decided, so that no other connection is measured
+        // before.
         let mut is_measured = lock(&self.is_measured);
         let mut seen = lock(&self.seen);
         let has_changed = match &mut *seen {
@@ -300,8 +301,8 @@ impl Monitor {
         }
     }
 
-    /// Records a reading of the clock. `told` is the lead that other servers know. Returns the lead
-    /// in effect, in µs.
+    /// Records a reading of the clock. `told` is the lead that other servers have recorded. Returns
+    /// the lead in effect, in µs.
     fn record_clock(&self, reading: &Reading, told: u64) -> u64 {
         let mut is_measured = lock(&self.is_measured);
         let is_new = !std::mem::replace(&mut *is_measured, true);
@@ -313,7 +314,7 @@ impl Monitor {
             behind > self.ahead() + UNSEEN_MAX
         };
         // The lead is at least the one that other servers know. A successor needs the lead that the
-        // measured offsets require; a primary that is no successor needs none.
+        // measured offsets require; a primary that is not a successor needs none.
         let ahead = told.max(if is_other {
             behind
         } else if is_new {
@@ -333,28 +334,28 @@ impl Monitor {
         ahead
     }
 
-    /// Whether another primary may have led before this one.
+    /// Whether there may have been another primary before this one.
     fn is_successor(&self) -> bool {
         let has_moved = self.shared.router().is_some_and(|router| router.has_changed());
         has_moved || self.shared.failovers() > 0
     }
 
-    /// The lead as measured for the current primary; 0 before that.
+    /// Returns the lead as measured for the current primary; 0 before that.
     fn known_ahead(&self) -> u64 {
         if *lock(&self.is_measured) { self.ahead() } else { 0 }
     }
 
-    /// The lead of fencing tokens over the node's clock, in µs.
+    /// Returns the lead of fencing tokens over the node's clock, in µs.
     pub(super) fn ahead(&self) -> u64 {
         self.ahead.load(Ordering::Acquire)
     }
 
-    /// The servers on the node; `None` while it is down, and if they could not be counted.
+    /// Returns the servers on the node; `None` while it is down, and if they could not be counted.
     pub(super) fn servers(&self) -> Option<NodeServers> {
         (*lock(&self.servers)).filter(|_| self.is_up())
     }
 
-    /// The last seen primary id, and since when it is known.
+    /// Returns the last primary id seen, and since when it is known.
     pub(super) fn sighting(&self) -> Option<Sighting> {
         lock(&self.seen).as_ref().map(SeenPrimary::sighting)
     }

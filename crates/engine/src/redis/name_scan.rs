@@ -1,11 +1,11 @@
-//! A walk through all keys of a Redis that counts names and bytes by namespace, for `names_max` and
+//! A scan of all keys of a Redis that counts names and bytes by namespace, for `names_max` and
 //! `bytes_max`.
 //!
-//! The walk counts one key of each named partition, which its state declares ([`State::NAME_KEY`]).
-//! Listed partitions have no such key: the index counts them. The walk uses SCAN on connections of
-//! its own. The bytes of a key are those of MEMORY USAGE, which estimates long values by a few of their
-//! elements. SCAN can return a key twice while Redis resizes a table, so a count can be slightly too
-//! high.
+//! The scan counts one key of each named partition, which its state declares ([`State::NAME_KEY`]).
+//! Listed partitions have no such key, because the index counts them. It uses SCAN on its own
+//! connections. The bytes of a key are determined by MEMORY USAGE, which estimates long values from
+//! a few of their elements. SCAN can return a key twice while Redis resizes a table, so a count can
+//! be slightly too high.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -18,9 +18,9 @@ use super::{
 };
 use tollgate_core::{State, error::Error, names::Namespace};
 
-/// The time limit of the connections to all primaries.
+/// Time limit for connecting to all primaries.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// The time limit of a page.
+/// Time limit for a page.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 macro_rules! name_keys {
@@ -36,19 +36,20 @@ exported_states!(name_keys);
 /// The number of names by the prefix of their namespace. Other namespaces are not counted.
 pub(in super::super) type NameCounts = HashMap<Box<[u8]>, u64>;
 
-/// A walk.
+/// A scan in progress.
 pub(in super::super) struct NameScan {
     primaries: Primaries,
     keys: KeyBuilder,
     /// The MATCH pattern.
     pattern: String,
-    /// The number of the node, and the cursor there.
+    /// The number of the node, and the cursor on it.
     node: usize,
     cursor: u64,
 }
 
 impl NameScan {
-    /// Connects to all primaries. With `in_default`, names of the default namespace are counted too.
+    /// Connects to all primaries. With `in_default`, names of the default namespace are also
+    /// counted.
     pub(in super::super) async fn open(
         engine: &Redis,
         in_default: bool,
@@ -97,7 +98,7 @@ impl NameScan {
         let of_node = owned.iter().map(|(key, _)| &***key);
         let sizes = answered(ANSWER_MAX, self.primaries.sizes(self.node, of_node)).await?;
         for ((_, prefix), size) in owned.iter().zip(sizes) {
-            // A key that has expired since has no size.
+            // A key that has expired in the meantime has no size.
             if let Some(count) = bytes.get_mut(prefix) {
                 *count += size.unwrap_or_default();
             }
@@ -122,7 +123,7 @@ impl NameScan {
     }
 }
 
-/// Waits for an answer of Redis.
+/// Waits for an answer from Redis.
 async fn answered<T>(
     within: Duration,
     asked: impl Future<Output = Result<T, String>>,

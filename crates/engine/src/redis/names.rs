@@ -1,16 +1,17 @@
-//! Lists names by their prefix: a walk through the keys of each node with SCAN.
+//! Lists names by their prefix, by scanning the keys of each node with SCAN.
 //!
-//! A partition has one key of the part that its state declares ([`State::NAME_KEY`]). A step of the
-//! walk visits up to [`COUNT_MAX`] keys in one script call (`lua/index/scan.lua`), on the pipeline
-//! for long decisions. A page takes steps until it is nearly full, or has visited
+//! A partition has one key with the part that its state declares ([`State::NAME_KEY`]). A step of
+//! the scan visits up to [`COUNT_MAX`] keys in one script call (`lua/index/scan.lua`), on the
+//! pipeline for long decisions. A page takes steps until it is nearly full, or has visited
 //! [`LOOKED_MAX`] keys.
 //!
-//! The nodes follow each other by their first hash slots. A failover changes no slots, and the new
-//! primary is walked from its start, since it orders its keys in another way.
+//! The nodes are visited in the order of their first hash slots. A failover changes no slots, and
+//! the new primary is scanned from its start, since it orders its keys differently.
 //!
-//! A step can match more names than fit into the page. It is then left to the next page, or repeated
-//! with fewer keys. A step of one key can still match several names, of one bucket of Redis's
-//! table. If they do not fit into a page, the cursor contains the last one that was listed.
+//! A step can match more names than fit into the page. It is then left to the next page, or
+//! repeated with fewer keys. Even a step of one key can match several names, which share a bucket
+//! of Redis's table. If they do not fit into a page, the cursor contains the last name that was
+//! listed.
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -27,9 +28,9 @@ use super::{
 use crate::listing::{LOOKED_MAX, NameCursor, NamePage, NameQuery};
 use tollgate_core::{Call, Cost, Reply, State, error::Error, script, time::monotonic};
 
-/// The most keys that a step visits.
+/// Maximum number of keys that a step visits.
 const COUNT_MAX: usize = 1000;
-/// A step without any match is followed by one with this many times its keys.
+/// A step without any match is followed by one with this many times as many keys.
 const GROWTH: usize = 8;
 
 /// The names of one state under a prefix.
@@ -37,7 +38,7 @@ struct Walk<'a> {
     redis: &'a Redis,
     query: &'a NameQuery,
     keys: KeyBuilder,
-    /// The capability, and the part of its keys that stands for a name.
+    /// The capability, and the part of its keys that identifies a name.
     of: (&'static str, &'static str),
     /// The MATCH pattern.
     pattern: Vec<u8>,
@@ -48,7 +49,7 @@ struct Walk<'a> {
 struct ScanStep {
     /// The Redis process of the node, from its run_id.
     process: u64,
-    /// The cursor of SCAN that the step has used, and the next one; 0 at the end of the node.
+    /// The SCAN cursor that the step has used, and the next one; 0 at the end of the node.
     positions: (u64, u64),
     /// The partitions that are still to be listed, in order.
     names: BTreeSet<Vec<u8>>,
@@ -75,13 +76,13 @@ impl Redis {
 impl Walk<'_> {
     async fn page(&self) -> Result<NamePage, Error> {
         let limit = self.query.limit as usize;
-        // Half of the time is for reading the entries.
+        // Half of the time is reserved for reading the entries.
         let begin = monotonic();
         let until = begin + self.deadline.saturating_duration_since(begin) / 2;
         let start = self.query.after.clone().or_else(|| self.node_after(None));
         let unknown = || Error::Unavailable("no node owns a slot".to_owned());
         let mut cursor = start.ok_or_else(unknown)?;
-        // Only a step of one key leaves a position that is listed in part.
+        // Only a step of one key leaves a position that is partly listed.
         let mut count = if cursor.after.is_empty() { self.count(limit) } else { 1 };
         let (mut partitions, mut visited, mut is_first) = (BTreeSet::new(), 0, true);
         while is_first
@@ -127,13 +128,13 @@ impl Walk<'_> {
         Ok(page(partitions, Some(cursor)))
     }
 
-    /// The number of keys of a step that probably matches at most `fitting` names, if all keys
-    /// match. SCAN returns a few more than asked for.
+    /// Returns the number of keys for a step that probably matches at most `fitting` names even if
+    /// all keys match. SCAN returns a few more than asked for.
     fn count(&self, fitting: usize) -> usize {
         (fitting * 3 / 4).clamp(1, COUNT_MAX)
     }
 
-    /// The start of the next node after the one whose first slot is this.
+    /// Returns the start of the node after the one with this first slot.
     fn node_after(&self, place: Option<u16>) -> Option<NameCursor> {
         let Slot(place) = self.redis.topology.node_after(place.map(Slot))?;
         Some(NameCursor { place, ..NameCursor::default() })

@@ -1,7 +1,7 @@
-//! A node of the store: its monitor, and the pipelines of each thread to it.
+//! A node of the store, with its monitor and the pipelines of each thread to it.
 //!
-//! A node is a primary that takes writes. [`Node::push`] selects the pipeline by the kind of
-//! decision, so that slow ones do not delay others:
+//! A node is a primary that accepts writes. [`Node::push`] selects the pipeline by the kind of
+//! decision, so that slow decisions do not delay others:
 //!
 //! | pipeline | decisions |
 //! |---|---|
@@ -30,9 +30,9 @@ pub(super) struct Node {
     /// Probes the node.
     pub(super) monitor: Arc<Monitor>,
     shared: Arc<Shared>,
-    /// The most connections of a plain or acknowledged pipeline.
+    /// Maximum number of connections of a plain or acknowledged pipeline.
     connections: usize,
-    /// The pipelines of each thread, created on first use: they need that thread's runtime.
+    /// The pipelines of each thread, created on first use because they need that thread's runtime.
     pipelines: Box<[OnceLock<ThreadPipelines>]>,
     /// The permit of the bulk or upkeep batch in flight.
     permit: Arc<Semaphore>,
@@ -42,7 +42,7 @@ pub(super) struct Node {
 struct ThreadPipelines {
     /// For most decisions.
     plain: Arc<Pipeline>,
-    /// For decisions that replicas must acknowledge: WAIT blocks the connection.
+    /// For decisions that replicas must acknowledge, because WAIT blocks the connection.
     acknowledged: Arc<Pipeline>,
     /// For listings and other decisions that occupy Redis for long.
     bulk: Arc<Pipeline>,
@@ -55,7 +55,7 @@ struct ThreadPipelines {
 pub(super) struct Plan {
     pub(super) shared: Arc<Shared>,
     pub(super) eviction: Eviction,
-    /// The most connections to the node, of all threads.
+    /// Maximum number of connections to the node, from all threads.
     pub(super) connections: u32,
     /// The number of worker threads.
     pub(super) workers: usize,

@@ -21,40 +21,41 @@ pub struct RedisOptions {
     pub certificates: Certificates,
     /// The user for Sentinels.
     pub sentinel: SentinelUser,
-    /// The most connections to a node, 1 to 1024, shared out among the threads. Each thread has at
-    /// least one for each of its pipelines.
+    /// Maximum number of connections to a node, 1 to 1024, divided among the threads. Each thread
+    /// has at least one for each of its pipelines.
     pub connections: u32,
-    /// The most decisions in one script call, 1 to 256. Redis serves no other client during a
-    /// script call.
+    /// Maximum number of decisions in one script call, 1 to 256. Redis serves no other client
+    /// during a script call.
     pub batch_max: usize,
     /// The reaction to a `maxmemory-policy` that can evict keys.
     pub eviction: Eviction,
-    /// What happens after a loss of the store's data.
+    /// The reaction to a loss of the store's data.
     pub on_store_loss: OnStoreLoss,
-    /// The id that the marker of the store must have: a store with another one, or with none, has
-    /// lost its data. `None` to learn it from the store. Not for a Cluster.
+    /// The id that the marker of the store must have: a store with another id, or without one, has
+    /// lost its data. `None` to read it from the store. Not supported for a Cluster.
     pub store_id: Option<String>,
     /// The number of worker threads of the server.
     pub workers: usize,
-    /// The most calls in flight; further ones are rejected immediately.
+    /// Maximum number of calls in flight; further calls are rejected immediately.
     pub calls_max: usize,
-    /// The most decisions in each queue of a pipeline; further ones are rejected immediately.
+    /// Maximum number of decisions in each queue of a pipeline; further decisions are rejected
+    /// immediately.
     pub queued_max: usize,
-    /// The longest that a call waits for Redis, whatever its deadline: a node that vanished must not
-    /// occupy connections for longer.
+    /// Maximum time that a call waits for Redis, whatever its deadline, because a node that has
+    /// vanished must not occupy connections for longer.
     pub answer_timeout: Duration,
     /// The prefix of every key.
     pub key_prefix: String,
     /// The number of servers on this Redis, 1 to 1000. The fallback of each server grants the
     /// configured numbers divided by this number.
     pub replicas: u32,
-    /// Lua that sets `now` in place of Redis's clock, for tests that step the time. `None` in
+    /// Lua code that sets `now` in place of Redis's clock, for tests that step time. `None` in
     /// production.
     pub clock: Option<String>,
 }
 
 impl RedisOptions {
-    /// The defaults for a Redis at `url`.
+    /// Returns the defaults for a Redis at `url`.
     pub fn new(url: &str) -> RedisOptions {
         RedisOptions {
             url: url.to_owned(),
@@ -87,12 +88,12 @@ impl RedisOptions {
         }
     }
 
-    /// The prefix of marker keys.
+    /// Returns the prefix of marker keys.
     pub(super) fn marker_key(&self) -> String {
         format!("{}:store", self.key_prefix)
     }
 
-    /// The markers that a new server knows.
+    /// Returns the markers that a new server knows.
     pub(super) fn markers(&self) -> Markers {
         Markers::new(self.on_store_loss, &self.marker_key(), self.store_id.as_deref())
     }
@@ -103,7 +104,7 @@ impl RedisOptions {
 }
 
 impl Redis {
-    /// The kind of its URL: `single`, `sentinel` or `cluster`.
+    /// Returns the kind of its URL: `single`, `sentinel` or `cluster`.
     pub fn topology(&self) -> &'static str {
         let scheme = self.options.url.split("://").next().unwrap_or_default();
         match scheme.split('+').nth(1) {

@@ -1,4 +1,4 @@
-//! A pipeline: sends the jobs of one thread to one node, in batches.
+//! A pipeline sends the jobs of one thread to one node, in batches.
 //!
 //! `node` picks the pipeline of a job; `exchange` sends a batch. Each thread has its own pipelines
 //! to each node, with their own connections. A job on an idle pipeline is sent immediately. Jobs
@@ -6,15 +6,15 @@
 //! follows the load.
 //!
 //! A bulk pipeline has one batch in flight, with the jobs of one script call or of one caller's
-//! call. The next one starts after its answer, so that Redis serves other calls in between.
+//! call. The next batch starts after its answer, so that Redis serves other calls in between.
 //!
 //! # Order and overload
-//! - Jobs that free capacity go first. They take at most half of a batch while others wait.
+//! - Jobs that free capacity go first. They use at most half of a batch while others wait.
 //! - The others wait in a line for each namespace; batches serve the lines round robin (`fair`).
-//! - A job is rejected if `redis.queued_max` jobs of its kind wait, where jobs that free capacity are one
-//!   kind and all others the second. The places of the second kind are divided equally among the waiting
-//!   namespaces. The only job of a call is also rejected if its expected wait exceeds three quarters of
-//!   its time.
+//! - A job is rejected if `redis.queued_max` jobs of its kind are waiting. Jobs that free capacity
+//!   are one kind, and all others the second. The places of the second kind are divided equally
+//!   among the waiting namespaces. The only job of a call is also rejected if its expected wait
+//!   exceeds three quarters of its time.
 //! - A job whose call has ended is dropped before it is sent.
 //! - If the node becomes unreachable, waiting jobs fail immediately. Jobs in flight keep
 //!   their deadlines.
@@ -39,11 +39,12 @@ use super::{
 };
 use tollgate_core::{Cost, time::monotonic};
 
-/// The most batches of a pipeline in flight. While Redis executes one, the next is in its socket.
+/// Maximum number of batches of a pipeline in flight. While Redis executes one, the next is already
+/// in its socket.
 const BATCHES_MAX: usize = 4;
-/// The most jobs of a batch, apart from further jobs of the last call.
+/// Maximum number of jobs in a batch, apart from further jobs of the last call.
 const JOBS_MAX: usize = 512;
-/// The connections of a bulk pipeline: one in use, and one in case its batch hangs.
+/// Number of connections of a bulk pipeline: one in use, and one in case its batch hangs.
 const BULK_CONNECTIONS: usize = 2;
 /// The time after which an unused connection is closed, when another one is used.
 const IDLE_MAX: Duration = Duration::from_secs(600);
@@ -53,31 +54,31 @@ const IDLE_MAX: Duration = Duration::from_secs(600);
 pub(super) struct Pipeline {
     pub(super) shared: Arc<Shared>,
     pub(super) monitor: Arc<Monitor>,
-    /// The most connections.
+    /// Maximum number of connections.
     connections: usize,
     queue: Mutex<JobQueue>,
     /// Notified of each connection that becomes idle, for a sender that is connecting.
     returned: Notify,
-    /// For a bulk pipeline: the permit that a batch needs while it is in flight.
+    /// The permit that a batch of a bulk pipeline needs while it is in flight.
     permit: Option<Arc<Semaphore>>,
 }
 
 #[derive(Debug, Default)]
 struct JobQueue {
-    /// Jobs that free capacity; they go before all others.
+    /// Jobs that free capacity, which go before all others.
     first: VecDeque<Job>,
     /// All other jobs, by namespace, in order of arrival.
     waiting: Lines<Job>,
-    /// The measured wait for each job ahead, as a moving average.
+    /// The measured wait per job ahead, as a moving average.
     each: Duration,
     /// Senders with a batch in flight, or about to start one. A batch that hangs on an unreachable
     /// node does not count.
     batches: usize,
     /// All senders. Each has at most one connection.
     senders: usize,
-    /// Whether a sender has started and takes the waiting jobs next.
+    /// Whether a sender has started that will send the waiting jobs next.
     is_starting: bool,
-    /// The connections that no sender uses, the last used at the end.
+    /// The connections that no sender uses, with the last used at the end.
     idle: Vec<NodeConnection>,
 }
 
@@ -91,7 +92,8 @@ impl Pipeline {
         Pipeline::with(shared, monitor, connections, None)
     }
 
-    /// Creates a bulk pipeline. Pipelines with the same `permit` have one batch in flight together.
+    /// Creates a bulk pipeline. Pipelines that share a `permit` have only one batch in flight
+    /// between them.
     pub(super) fn bulk(
         shared: Arc<Shared>,
         monitor: Arc<Monitor>,
@@ -132,12 +134,12 @@ impl Pipeline {
         }
         queue.senders += 1;
         drop(queue);
-        // A task: one caller may be cancelled while the others wait.
+        // Runs as a task, because one caller may be cancelled while the others wait.
         tokio::spawn(Sender { pipeline: self.clone(), is_counted: true, has_ended: false }.run());
     }
 
-    /// Counts a sender that takes the waiting jobs next. Returns false if there is one already, or if
-    /// the most batches are in flight.
+    /// Counts a sender that will send the waiting jobs next. Returns false if there is already one,
+    /// or if the maximum number of batches is in flight.
     fn start(&self, queue: &mut JobQueue) -> bool {
         let batches_max = if self.permit.is_some() { 1 } else { BATCHES_MAX };
         let may_start = !queue.is_starting && queue.batches < batches_max;
@@ -153,7 +155,8 @@ impl Pipeline {
         if let Some(idle) = self.pop_idle() {
             return Ok(idle);
         }
-        // Boxed: the task of a batch stays small, since most batches find an idle connection.
+        // Boxed, so that the task of a batch stays small, since most batches find an idle
+        // connection.
         let mut connect = Box::pin(NodeConnection::connect(&self.monitor));
         loop {
             tokio::select! {
@@ -166,8 +169,8 @@ impl Pipeline {
         }
     }
 
-    /// Returns an idle connection that was made after the last lost one: if one connection breaks, the
-    /// others are usually dead, too.
+    /// Returns an idle connection that was made after the last lost one, because if one connection
+    /// breaks, the others are usually dead too.
     fn pop_idle(&self) -> Option<NodeConnection> {
         let epoch = self.monitor.epoch();
         let mut queue = self.lock();
@@ -223,9 +226,10 @@ impl Pipeline {
         }
         let number = queue.first.len() + queue.waiting.len();
         let (mut taken, mut cost) = (Vec::with_capacity(number.min(JOBS_MAX)), 0);
-        // Half of a batch remains for the others, if there are any.
+        // Half of a batch is left for the others, if there are any.
         let most = if queue.waiting.is_empty() { JOBS_MAX } else { JOBS_MAX / 2 };
-        // The batch of the last job. A part of it would overtake the rest on another connection.
+        // The batch of the last job. If it were split, one part could overtake the other on another
+        // connection.
         let mut batch = 0;
         while let Some(first) = queue.first.front()
             && (taken.len() < most || first.follows(batch))
@@ -254,13 +258,14 @@ impl Pipeline {
 }
 
 impl JobQueue {
-    /// The expected wait of a job.
+    /// Returns the expected wait of a job.
     fn wait(&self, job: &Job) -> Duration {
         // The cast is safe: `queued_max` bounds the number of jobs.
         self.each * job.ahead as u32
     }
 
-    /// Whether the most jobs of this kind and namespace wait, after dropping jobs whose call has ended.
+    /// Whether the maximum number of jobs of this kind and namespace is waiting, after dropping
+    /// jobs whose call has ended.
     fn has_no_room(&mut self, job: &Job, queued_max: usize) -> bool {
         if job.delivery.frees_capacity() {
             if self.first.len() >= queued_max {
@@ -287,12 +292,12 @@ impl JobQueue {
     }
 }
 
-/// Sends batches, one after the other, each on a connection that no other sender uses meanwhile.
+/// Sends batches one after the other, each on a connection that no other sender uses meanwhile.
 struct Sender {
     pipeline: Arc<Pipeline>,
     /// Whether it counts towards the batches in flight.
     is_counted: bool,
-    /// Whether it counts no more towards the senders.
+    /// Whether it no longer counts towards the senders.
     has_ended: bool,
 }
 
@@ -301,7 +306,7 @@ impl Sender {
     async fn run(mut self) {
         let pipeline = self.pipeline.clone();
         while self.goes_on() {
-            // The connection comes first: jobs that arrive until then join the batch.
+            // The connection is acquired first, so that jobs that arrive until then join the batch.
             match pipeline.acquire_connection().await {
                 Ok(mut connection) => {
                     self.send(&mut connection).await;
@@ -316,12 +321,13 @@ impl Sender {
         }
     }
 
-    /// Whether jobs wait for this sender. If not, it ends, and the next job starts another one.
+    /// Whether jobs are waiting for this sender. If not, it ends, and the next job starts another
+    /// one.
     fn goes_on(&mut self) -> bool {
         let pipeline = self.pipeline.clone();
         let mut queue = pipeline.lock();
         let has_jobs = !queue.is_empty();
-        // A batch that hung does not count any more; then others may have started in place of it.
+        // A batch that hung no longer counts, and others may have started in its place.
         let goes_on = has_jobs && (self.is_counted || pipeline.start(&mut queue));
         self.is_counted |= goes_on;
         if !goes_on {
@@ -330,7 +336,7 @@ impl Sender {
         goes_on
     }
 
-    /// Ends after a failed connect if another sender takes the waiting jobs.
+    /// Ends after a failed connection attempt if another sender will send the waiting jobs.
     fn leave_to_others(&mut self) -> bool {
         let pipeline = self.pipeline.clone();
         let mut queue = pipeline.lock();
@@ -359,7 +365,7 @@ impl Sender {
             () = &mut exchange => return,
             _ = state.wait_for(|state| *state == StoreState::Down) => {}
         }
-        // Only the jobs in flight wait for a hanging node. Release the slot for later jobs, and
+        // Only the jobs in flight wait for a node that hangs. Release the slot for later jobs, and
         // fail the waiting ones.
         self.release(&mut pipeline.lock());
         drop(permit);
@@ -367,14 +373,14 @@ impl Sender {
         exchange.await;
     }
 
-    /// Does not count towards the batches in flight any more.
+    /// Stops counting towards the batches in flight.
     fn release(&mut self, queue: &mut JobQueue) {
         if take(&mut self.is_counted) {
             queue.leave();
         }
     }
 
-    /// Does not count any more.
+    /// Stops counting.
     fn end(&mut self, queue: &mut JobQueue) {
         self.release(queue);
         self.has_ended = true;

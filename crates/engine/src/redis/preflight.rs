@@ -1,17 +1,17 @@
-//! The preflight of a Redis: version, role and eviction policy, from INFO.
+//! The preflight of a Redis checks its version, role and eviction policy, from INFO.
 //!
 //! The monitor runs it on every new probe connection, and checks the role and the policy again with
-//! later probes. Fields that INFO does not contain are no reason to refuse.
+//! later probes. Fields missing from INFO are not a reason to refuse.
 
 use serde::Deserialize;
 
 use super::primary_id::PrimaryId;
 
-/// The oldest Redis version that has all commands of the scripts.
+/// The oldest Redis version that has all commands used by the scripts.
 const VERSION_MIN: (u32, u32) = (6, 2);
 
 /// The reaction to a Redis whose `maxmemory-policy` can evict keys. An evicted lease frees its
-/// slot, and an evicted sequence starts again. The names are those of the configuration.
+/// slot, and an evicted sequence starts again. The names are the same as in the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Eviction {
@@ -35,13 +35,13 @@ pub(super) struct Preflight {
 }
 
 impl Preflight {
-    /// Parses the answer of INFO.
+    /// Parses the answer to INFO.
     pub(super) fn parse(info: &str) -> Preflight {
         let mut preflight = Preflight::default();
         for (key, value) in info.lines().filter_map(|line| line.trim_end().split_once(':')) {
             let value = value.to_owned();
             match key {
-                // Valkey reports here the Redis version that it is compatible with.
+                // In this field, Valkey reports the Redis version that it is compatible with.
                 "redis_version" => preflight.version = Some(value),
                 "maxmemory_policy" => preflight.policy = Some(value),
                 "role" => preflight.role = Some(value),
@@ -54,7 +54,7 @@ impl Preflight {
         preflight
     }
 
-    /// The reason why this Redis must not be used now, and what to do.
+    /// Returns the reason why this Redis must not be used now, and what to do.
     pub(super) fn refusal(&self, eviction: Eviction) -> Option<String> {
         if self.role.as_deref() == Some("slave") {
             return Some("it is a replica: name its primary, or use redis+sentinel://".to_owned());
@@ -62,7 +62,7 @@ impl Preflight {
         self.unfit(eviction)
     }
 
-    /// The reason why this Redis must not be used with its settings.
+    /// Returns the reason why this Redis must not be used with its settings.
     pub(super) fn unfit(&self, eviction: Eviction) -> Option<String> {
         if let Some(version) = &self.version
             && number(version).is_some_and(|number| number < VERSION_MIN)
@@ -75,7 +75,7 @@ impl Preflight {
         self.eviction().filter(|_| eviction == Eviction::Refuse)
     }
 
-    /// The warning about a `maxmemory-policy` that can evict keys.
+    /// Returns the warning about a `maxmemory-policy` that can evict keys.
     pub(super) fn eviction(&self) -> Option<String> {
         let policy = self.policy.as_deref().filter(|policy| *policy != "noeviction")?;
         Some(format!(
@@ -85,7 +85,7 @@ impl Preflight {
     }
 }
 
-/// The first two parts of a version.
+/// Returns the first two parts of a version.
 fn number(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redis_that_evicts_is_refused_unless_told_otherwise() {
+    fn a_redis_that_evicts_is_refused_unless_configured_otherwise() {
         let info = "redis_version:7.0.15\r\nmaxmemory_policy:volatile-lru\r\n";
         assert!(told(info).is_some_and(|why| why.contains("noeviction")));
         assert_eq!(Preflight::parse(info).refusal(Eviction::Warn), None);

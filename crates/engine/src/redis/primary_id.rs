@@ -1,9 +1,9 @@
-//! The primary id: names the Redis process that answers as a node's primary, with the time since
-//! when this server has seen it.
+//! The primary id identifies the Redis process that answers as a node's primary. This server
+//! records since when it has seen it.
 //!
-//! A failover loses the last writes, so a pool must learn of it. `lua/lib/failover.lua` stores the
-//! id of the primary with the pool, and compares it with the primary that executes the script. Each
-//! call carries the server's sighting: the id, for how long it has not changed, and whether another
+//! A failover loses the last writes, so a pool must detect it. `lua/lib/failover.lua` stores the id
+//! of the primary with the pool, and compares it with the primary that executes the script. Each
+//! call contains the server's sighting: the id, how long it has been unchanged, and whether another
 //! primary answered before.
 
 use std::time::Instant;
@@ -16,11 +16,11 @@ use tollgate_core::{
 /// The primary id, as INFO reports it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct PrimaryId {
-    /// `run_id`: changes with each restart, and differs between nodes.
+    /// `run_id`, which changes with each restart and differs between nodes.
     pub(super) process: String,
-    /// `master_replid`: changes with each promotion, and sometimes without one.
+    /// `master_replid`, which changes with each promotion, and sometimes without one.
     pub(super) history: String,
-    /// `master_replid2`: the history before the promotion; zeros if there was none or it is
+    /// `master_replid2`, the history before the promotion; zeros if there was none or it is
     /// forgotten.
     pub(super) before: String,
 }
@@ -31,7 +31,7 @@ pub(super) struct SeenPrimary {
     leader: PrimaryId,
     /// The time of the first sighting.
     since: Instant,
-    /// Whether another primary led before it.
+    /// Whether there was another primary before it.
     has_changed: bool,
 }
 
@@ -41,22 +41,23 @@ impl PrimaryId {
         self.before.bytes().any(|digit| digit != b'0')
     }
 
-    /// Whether the same primary has led without interruption since it was seen as `before`. Its
-    /// `master_replid` can change without a promotion: when its first replica connects, or after a
-    /// long time without replicas.
+    /// Whether the same primary has been in charge without interruption since it was seen as
+    /// `before`. Its `master_replid` can change without a promotion: when its first replica
+    /// connects, or after a long time without replicas.
     fn led_as(&self, before: &PrimaryId) -> bool {
         self.process == before.process && (self.history == before.history || !self.is_promoted())
     }
 }
 
 impl SeenPrimary {
-    /// The first sighting of a primary. `has_changed` says whether another one led before it.
+    /// Creates the first sighting of a primary. `has_changed` says whether there was another one
+    /// before it.
     pub(super) fn first(leader: PrimaryId, has_changed: bool) -> SeenPrimary {
         SeenPrimary { leader, since: monotonic(), has_changed }
     }
 
-    /// Records the id of the last answer. Returns whether another primary leads now. Without a
-    /// `run_id` the answer is taken to be of the same process.
+    /// Records the id from the last answer. Returns whether there is a new primary. An answer
+    /// without a `run_id` is assumed to come from the same process.
     pub(super) fn record(&mut self, mut leader: PrimaryId) -> bool {
         if leader.process.is_empty() {
             leader.process.clone_from(&self.leader.process);
@@ -70,8 +71,8 @@ impl SeenPrimary {
         is_other
     }
 
-    /// The sighting that is sent with a decision: "process:history", its length, and whether
-    /// another primary led before.
+    /// Returns the sighting that is sent with a decision: "process:history", its duration, and
+    /// whether there was another primary before.
     pub(super) fn sighting(&self) -> Sighting {
         let PrimaryId { process, history, .. } = &self.leader;
         let length = Millis(self.since.elapsed().as_millis() as u64);
@@ -90,12 +91,12 @@ mod tests {
     }
 
     #[test]
-    fn another_leader_is_one_that_may_have_lost_something() {
+    fn a_primary_counts_as_new_if_it_may_have_lost_writes() {
         let led = |now: &PrimaryId| now.led_as(&leader("a", "1", "0000"));
         assert!(led(&leader("a", "1", "0000")));
         // A first replica connected.
         assert!(led(&leader("a", "2", "0000")));
-        // It was a replica in between; it restarted; another primary leads.
+        // It was a replica in between; it restarted; there is another primary.
         assert!(!led(&leader("a", "2", "0001")));
         assert!(!led(&leader("b", "1", "0000")));
         assert!(!led(&leader("b", "2", "1")));

@@ -2,18 +2,19 @@
 //! `bytes_max`.
 //!
 //! Each server counts the totals of a namespace from time to time (`engine::counter`), and adds the
-//! entries that it admits itself (`decision/budget/tally.rs`). While a total leaves no room:
+//! entries that it admits itself (`decision/budget/tally.rs`). While a total has reached its limit:
 //! - A decision that may grant a lease or queue a task is sent as limited. Its script adds no
-//!   entry, but still answers repeats ([`Call::is_limited`]).
+//!   entries, but still answers repeats ([`Call::is_limited`]).
 //! - A decision that may create a partition is refused, unless its name is known.
-//! - A decision that may add bytes is refused, also a repeat: what it has added is not known here.
+//! - A decision that may add bytes is refused, even if it is a repeat, because this server does not
+//!   know what it has already added.
 //!
-//! A total is a snapshot, so it can exceed its limit for a while. Capacities do not depend on it.
+//! A total is a snapshot, so it can temporarily exceed its limit. Capacities do not depend on it.
 //!
-//! A name is known if this server has seen it in the last minute, or at most two. Once more than
-//! half of `names_max` is used, other names are looked up in Redis: one more round trip. The index
-//! can be on another node than the partition. So a name also counts as known if its lookup fails:
-//! the limit makes no call unavailable.
+//! A name is known if this server has seen it in the last one to two minutes. Once more than half
+//! of `names_max` is used, other names are looked up in Redis, which costs another round trip. The
+//! index can be on a different node than the partition, so a name also counts as known if its
+//! lookup fails: the limit never makes a call unavailable.
 
 use std::{
     collections::HashSet,
@@ -35,9 +36,9 @@ use tollgate_core::{
     time::monotonic,
 };
 
-/// The shortest time for which a name is remembered. The longest is twice that.
+/// Minimum time for which a name is remembered. The maximum is twice that.
 const REMEMBERED: Duration = Duration::from_secs(60);
-/// The maximum number of names in each half. Above it the older half is dropped earlier.
+/// Maximum number of names in each half. Above it, the older half is dropped earlier.
 const REMEMBERED_MAX: usize = 65_536;
 
 /// The names that are known to have state, by hash.
@@ -47,7 +48,7 @@ pub(super) struct KnownNames {
     halves: Mutex<Halves>,
 }
 
-/// The names of the current period and of the one before. A period is a minute.
+/// The names of the current period and of the previous one. A period is a minute.
 #[derive(Debug, Default)]
 struct Halves {
     now: HashSet<u64, RandomState>,
@@ -81,8 +82,8 @@ impl KnownNames {
 /// The capability and the partition of a decision.
 type Name<'a> = (&'static str, &'a [u8]);
 
-/// What a decision can add to the totals of its namespace. The code that handles it is compiled once
-/// and not for each verb.
+/// The entries that a decision can add to the totals of its namespace. The code that handles them
+/// is compiled once, not for each verb.
 struct Addition<'a> {
     name: Name<'a>,
     /// `None` without limits.
@@ -93,17 +94,17 @@ struct Addition<'a> {
     entry: Option<Total>,
 }
 
-/// The position of decisions within the limits of their namespaces, in order. Empty, and without an
-/// allocation, if no namespace has such a limit.
+/// The position of decisions within the limits of their namespaces, in order. It is empty, without
+/// an allocation, if no namespace has such a limit.
 #[derive(Debug, Default)]
 pub(super) struct Quotas(Vec<Result<Quota, Error>>);
 
 /// The position of one decision.
 #[derive(Debug, Default)]
 struct Quota {
-    /// The use of its namespace, and the total that it may add to; `None` without a limit.
+    /// The usage of its namespace, and the total that it may add to; `None` without a limit.
     limit: Option<(Arc<NamespaceUse>, Total)>,
-    /// The entry that was added to the total; an error if the total leaves no room.
+    /// The entry that was added to the total, or an error if the total has reached its limit.
     added: Option<Result<Added, Error>>,
 }
 
@@ -121,9 +122,9 @@ impl Quotas {
         matches!(self.0.get(index), Some(Ok(Quota { added: Some(Err(_)), .. })))
     }
 
-    /// Corrects the total by the outcome. Without an outcome the decision counts as executed until
-    /// the next count. Fails with [`Error::NamespaceLimit`] if the decision added no entry because
-    /// it was limited.
+    /// Corrects the total according to the outcome. Without an outcome, the decision counts as
+    /// executed until the next count. Fails with [`Error::NamespaceLimit`] if the decision added no
+    /// entry because it was limited.
     pub(super) fn settle<D: Decision>(
         &mut self,
         index: usize,
@@ -181,11 +182,12 @@ impl Redis {
                 index::known(&self.key_prefix, D::State::CAPABILITY, partition).finish()
             }
         };
-        // Boxed: nearly all calls need no memory for it.
+        // Boxed, because nearly all calls need no memory for it.
         Box::pin(self.limited_quotas(additions.collect(), &lookup, deadline)).await
     }
 
-    /// `lookup` returns the arguments that look up the name of an addition.
+    /// Adds limited decisions to the totals. `lookup` returns the arguments that look up the name
+    /// of an addition.
     async fn limited_quotas(
         &self,
         additions: Vec<Addition<'_>>,

@@ -1,8 +1,8 @@
-//! Background commands on the index: the claim to sweep, the partitions whose visit is due, the
-//! schedule of visits, and the number of names.
+//! Background commands on the index: claiming the sweep, listing the partitions whose visit is due,
+//! scheduling visits, and counting names.
 //!
-//! Called by `sweeper::shared`. One server sweeps at a time; any other takes over 1.2 s after its
-//! last `claim`.
+//! They are called by `sweeper::shared`. One server sweeps at a time; any other takes over 1.2 s
+//! after its last `claim`.
 
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ use tollgate_core::{
 
 statuses! { CLAIM_ANOTHER = 0, CLAIM_THIS = 1 }
 
-/// The time for which a server counts as the sweeping one after `claim`.
+/// The time for which a server counts as the sweeping server after `claim`.
 const CLAIM: Millis = Millis(1200);
 
 impl Redis {
@@ -44,8 +44,8 @@ impl Redis {
         }
     }
 
-    /// The partitions whose scheduled visit is due, at most `limit`, the longest overdue first.
-    /// Returns whether there are more.
+    /// Returns the partitions whose scheduled visit is due, at most `limit`, the longest overdue
+    /// first, and whether there are more.
     pub(in super::super) async fn due(
         &self,
         index: IndexOf,
@@ -57,7 +57,7 @@ impl Redis {
         index::parse_cursors(&mut self.ask(&script::index::DUE, due, delivery, deadline).await?)
     }
 
-    /// The partitions with the latest registrations, at most `limit`.
+    /// Returns the partitions with the latest registrations, at most `limit`.
     pub(in super::super) async fn latest(
         &self,
         index: IndexOf,
@@ -70,8 +70,8 @@ impl Redis {
         Ok(index::parse_cursors(&mut reply)?.0)
     }
 
-    /// A page of an index after a cursor, and whether more names follow. With the default namespace
-    /// the page has all names of the index, else the names of that namespace.
+    /// Returns a page of an index after a cursor, and whether more names follow. With the default
+    /// namespace, the page contains all names of the index, otherwise the names of that namespace.
     pub(in super::super) async fn page(
         &self,
         index: IndexOf,
@@ -86,7 +86,7 @@ impl Redis {
         index::parse_cursors(&mut self.ask(&script::index::LIST, list, delivery, deadline).await?)
     }
 
-    /// The number of names of a namespace in the index.
+    /// Returns the number of names of a namespace in the index.
     pub(in super::super) async fn size(
         &self,
         capability: &'static str,
@@ -100,7 +100,7 @@ impl Redis {
     }
 
     /// Schedules the next visit to partitions. Removes empty ones from the index if they were last
-    /// registered before `before`. Returns for each whether it was removed.
+    /// registered before `before`. Returns whether each of them was removed.
     pub(in super::super) async fn schedule(
         &self,
         index: IndexOf,

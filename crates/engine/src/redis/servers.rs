@@ -1,7 +1,7 @@
-//! Counts the servers on a Redis, by the channels of their wake-ups.
+//! Counts the servers on a Redis by the channels of their wake-ups.
 //!
-//! Each server subscribes to a channel of its own. In a Cluster it subscribes on one node, and PUBSUB
-//! answers for one node only, so each monitor counts on its node and [`total`] adds up.
+//! Each server subscribes to its own channel. In a Cluster, it subscribes on one node, and PUBSUB
+//! answers for one node only, so each monitor counts on its node and [`total`] adds up the counts.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::socket::RedisSocket;
 
-/// The longest wait for the answer. It delays the next probe, so it is short.
+/// Maximum wait for the answer. It delays the next probe, so it is short.
 const ANSWER_MAX: Duration = Duration::from_millis(250);
 
 /// The channels of all servers with one key prefix.
@@ -18,7 +18,7 @@ const ANSWER_MAX: Duration = Duration::from_millis(250);
 pub(super) struct ServerChannels {
     /// The channel of this server.
     own: Arc<str>,
-    /// The pattern of all channels. A key prefix contains no special character of patterns.
+    /// The pattern of all channels. A key prefix contains no special characters of patterns.
     pattern: String,
 }
 
@@ -31,10 +31,11 @@ pub(super) struct NodeServers {
 }
 
 impl ServerChannels {
-    /// The channels that differ from `own` only behind its last colon.
+    /// Creates the set of channels that differ from `own` only after its last colon.
     pub(super) fn new(own: &Arc<str>) -> ServerChannels {
         let (prefix, random) = own.rsplit_once(':').unwrap_or(("", own));
-        // Of equal length, so that another server's key prefix is no part of it.
+        // The pattern matches only channels of equal length, so that it does not match those of
+        // longer key prefixes.
         let pattern = format!("{prefix}:{}", "?".repeat(random.len()));
         ServerChannels { own: own.clone(), pattern }
     }
@@ -54,8 +55,8 @@ impl ServerChannels {
     }
 }
 
-/// Adds up the servers of all nodes. `None` if a node has not answered, and if this server is not
-/// among the servers: then Redis refuses its subscription, and perhaps the ones of others.
+/// Adds up the servers of all nodes. Returns `None` if a node has not answered, or if this server
+/// is not among the servers: Redis then refuses its subscription, and perhaps those of others.
 pub(super) fn total(nodes: impl IntoIterator<Item = Option<NodeServers>>) -> Option<u32> {
     let mut total = NodeServers { servers: 0, has_own: false };
     for node in nodes {

@@ -1,8 +1,8 @@
-//! The state that all pipelines and monitors of an engine share, and the [`Router`], through which a
+//! The state that all pipelines and monitors of an engine share, and the [`Router`] through which a
 //! pipeline returns jobs to the routing.
 //!
-//! The routing owns the nodes and their pipelines. They know the routing by this trait only, so that
-//! their files do not depend on each other.
+//! The routing owns the nodes and their pipelines. They know the routing only through this trait,
+//! so that their files do not depend on each other.
 
 use std::{
     fmt,
@@ -24,14 +24,15 @@ use tollgate_telemetry::metrics;
 pub(super) trait Router: fmt::Debug + Send + Sync {
     /// Sends a job to the node of its slot. Answers it with an error if that node is unreachable.
     fn push(&self, job: Job);
-    /// Sends a job where a node said. Without a Cluster that is an error of the configuration.
+    /// Sends a job to the node that another node named. Without a Cluster, a redirect is a
+    /// configuration error.
     fn redirect(&self, job: Job, redirect: &Redirect);
-    /// A probe key in a slot of the node at `source`; `None` while its slots are unknown.
+    /// Returns a probe key in a slot of the node at `source`; `None` while its slots are unknown.
     fn probe_key(&self, source: &NodeSource, prefix: &str) -> Option<String>;
     /// Records a redirect of a probe, so that the slots of its node are known again.
     fn record_redirect(&self, redirect: &Redirect);
-    /// Whether a slot has moved between nodes, or a node has failed over, since the start. Then a
-    /// pool's primary id may have changed without this server having seen it.
+    /// Whether a slot has moved between nodes, or a node has failed over, since the start. A pool's
+    /// primary id may then have changed without this server having seen it.
     fn has_changed(&self) -> bool;
 }
 
@@ -43,14 +44,15 @@ pub(super) enum Redirect {
     /// ASK: the slot is migrating, and another node may have the keys already. ASKING must precede
     /// the command there.
     Ask { place: String },
-    /// TRYAGAIN: some keys of the decision have migrated already, others not.
+    /// TRYAGAIN: some keys of the decision have already migrated, others have not.
     TryAgain,
-    /// The marker of the store differs from what this server knew. It has probed since.
+    /// The marker of the store differs from the one that this server knew. It has probed the node
+    /// since then.
     MarkerRead,
 }
 
 impl Redirect {
-    /// The redirect that an error contains, if any.
+    /// Returns the redirect that an error contains, if any.
     pub(super) fn from_error(error: &RedisError) -> Option<Redirect> {
         let to = |(place, slot): (&str, u16)| (place.to_owned(), slot);
         match error.kind() {
@@ -71,13 +73,13 @@ impl Redirect {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) scripts: Scripts,
-    /// The most decisions in one script call.
+    /// Maximum number of decisions in one script call.
     pub(super) batch_max: usize,
-    /// The most waiting jobs in each queue of a pipeline.
+    /// Maximum number of waiting jobs in each queue of a pipeline.
     pub(super) queued_max: usize,
     /// Routes jobs that a node has redirected, or that are sent again.
     pub(super) router: OnceLock<Weak<dyn Router>>,
-    /// The number of lost connections: after each, the store may have lost data.
+    /// The number of lost connections. After each, the store may have lost data.
     pub(super) losses: AtomicU64,
     /// The number of failovers seen.
     pub(super) failovers: AtomicU64,
@@ -96,12 +98,12 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// The number of failovers seen: another primary, or a restarted one.
+    /// Returns the number of failovers seen: a new primary, or a restarted one.
     pub(super) fn failovers(&self) -> u64 {
         self.failovers.load(Ordering::Acquire)
     }
 
-    /// A number for the jobs of a batch, above 0.
+    /// Returns a number for the jobs of a batch, above 0.
     pub(super) fn next_batch(&self) -> u64 {
         self.batches.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -117,7 +119,7 @@ impl Shared {
         );
     }
 
-    /// The routing, while the engine lives.
+    /// Returns the routing, while the engine exists.
     pub(super) fn router(&self) -> Option<Arc<dyn Router>> {
         self.router.get()?.upgrade()
     }

@@ -11,7 +11,8 @@ pub(super) const SLOTS: usize = 16_384;
 /// All slots have a tag below this.
 const TAGS_MAX: u32 = 109_758;
 
-/// The numbers of [`Slot::scan_tag`], by slot. Found once: listings need one for each step.
+/// The numbers of [`Slot::scan_tag`], by slot. They are computed once, because listings need one
+/// for each step.
 static SCAN_TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     let mut tags = vec![0; SLOTS];
     for tag in 0..TAGS_MAX {
@@ -21,13 +22,13 @@ static SCAN_TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     tags
 });
 
-/// A hash slot. Without a Cluster all keys use the first.
+/// A hash slot. Without a Cluster, all keys use the first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Slot(pub(super) u16);
 
 impl Slot {
-    /// The slot of a key: of the text in its first braces if that is not empty, else of the whole
-    /// key.
+    /// Returns the slot of a key: of the text in its first braces if that is not empty, otherwise
+    /// of the whole key.
     pub(super) fn from_key(key: &[u8]) -> Slot {
         let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
             let rest = &key[open + 1..];
@@ -37,15 +38,16 @@ impl Slot {
         Slot(CRC.checksum(tag.unwrap_or(key)) % SLOTS as u16)
     }
 
-    /// The smallest number that as a tag is in this slot; some thousands are tried.
+    /// Returns the smallest number that is in this slot when used as a hash tag; it tries some
+    /// thousands.
     pub(super) fn tag(self) -> u32 {
-        // Each slot has one: a test tries all.
+        // Each slot has one, as a test verifies.
         (0..TAGS_MAX)
             .find(|tag| Slot::from_key(tag.to_string().as_bytes()) == self)
             .unwrap_or_default()
     }
 
-    /// A number N for which the hash tag `scan:N` is in this slot.
+    /// Returns a number N for which the hash tag `scan:N` is in this slot.
     pub(super) fn scan_tag(self) -> u32 {
         SCAN_TAGS.get(usize::from(self.0)).copied().unwrap_or_default()
     }

@@ -1,8 +1,9 @@
 //! A connection to Redis, which belongs to the task that uses it.
 //!
-//! That task writes the commands and reads the replies itself. The multiplexed connection of redis-rs
-//! would hand each batch to a task of its own through a channel: a further queue behind that of the
-//! pipeline, and two more wake-ups for each batch. redis-rs packs the commands and parses the replies.
+//! That task writes the commands and reads the replies itself. The multiplexed connection of
+//! redis-rs would pass each batch through a channel to its own task, which means another queue
+//! behind that of the pipeline, and two more wake-ups per batch. redis-rs packs the commands and
+//! parses the replies.
 //!
 //! Replies are bounded: an endless reply ends the connection before it fills the memory of the server.
 
@@ -41,13 +42,13 @@ const READ_SIZE: usize = 16 << 10;
 /// The largest buffer of commands or replies that a connection keeps for its next exchange, in bytes.
 const BUFFER_MAX: usize = 256 << 10;
 
-/// Limits the lines about closed connections: a Redis can repeat such a reply.
+/// Limits the log lines about closed connections, because a Redis can repeat such a reply.
 static UNREADABLE: LinePace = LinePace::new(5, Duration::from_secs(10));
 
 /// A connection. It runs one exchange at a time.
 pub(super) struct RedisSocket {
     stream: BoundedStream,
-    /// The commands that are not written yet, and the number of their bytes that are.
+    /// The commands that are not fully written yet, and the number of their bytes that are written.
     unwritten: Vec<u8>,
     written: usize,
     /// The replies that have arrived, before they are parsed.
@@ -60,8 +61,8 @@ pub(super) struct RedisSocket {
     db: i64,
 }
 
-/// Connects `within` a time. The connection has no response timeout: the deadline of each call bounds
-/// its wait.
+/// Connects within the time `within`. The connection has no response timeout, because the deadline
+/// of each call bounds its wait.
 pub(super) async fn connect(endpoint: &Endpoint, within: Duration) -> RedisResult<RedisSocket> {
     let settings = endpoint.info.redis_settings();
     let connected = async {
@@ -86,8 +87,8 @@ impl RedisSocket {
         }
     }
 
-    /// Sends commands in one write, and returns their replies in order. The outer error is one of the
-    /// connection, which cannot be used any more.
+    /// Sends commands in one write, and returns their replies in order. The outer error is one of
+    /// the connection, which can then no longer be used.
     pub(super) async fn exchange(
         &mut self,
         commands: &[Cmd],
@@ -109,7 +110,7 @@ impl RedisSocket {
             && Pin::new(&mut self.stream).poll_read(&mut context, &mut buffer).is_pending()
     }
 
-    /// Authenticates, selects the database, and tells Redis which client this is.
+    /// Authenticates, selects the database, and identifies this client to Redis.
     async fn set_up(&mut self, settings: &RedisConnectionInfo) -> RedisResult<()> {
         let mut commands = Vec::with_capacity(3);
         let auth = settings
@@ -158,8 +159,8 @@ impl RedisSocket {
         replies
     }
 
-    /// Writes, and reads until all replies are here. Reads also while it cannot write: a proxy may
-    /// take more commands only after its replies are read.
+    /// Writes, and reads until all replies have arrived. Also reads while it cannot write, because
+    /// a proxy may accept more commands only after its replies are read.
     fn poll_replies(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.written < self.unwritten.len() {
             let rest = &self.unwritten[self.written..];
@@ -174,7 +175,7 @@ impl RedisSocket {
             self.unwritten.clear();
             self.unwritten.shrink_to(BUFFER_MAX);
             self.written = 0;
-            // Pending, it is called again once the rest of a TLS record can be written.
+            // If this is pending, it is called again once the rest of a TLS record can be written.
             let _ = Pin::new(&mut self.stream).poll_flush(cx)?;
         }
         while self.stream.replies.ended() < self.owed {
@@ -223,7 +224,7 @@ impl fmt::Debug for RedisSocket {
     }
 }
 
-/// Connects for messages of channels.
+/// Connects for pub/sub messages.
 pub(super) async fn subscribe(endpoint: &Endpoint) -> RedisResult<PubSub> {
     PubSub::new(endpoint.info.redis_settings(), BoundedStream::open(endpoint).await?).await
 }
@@ -236,7 +237,7 @@ async fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
     }
     let dials = addresses.into_iter().map(|address| Box::pin(TcpStream::connect(address)));
     let (stream, _) = select_ok(dials).await?;
-    // A long batch over TLS is several writes.
+    // A long batch over TLS takes several writes.
     stream.set_nodelay(true)?;
     Ok(stream)
 }
@@ -313,7 +314,7 @@ mod tests {
 
     use super::*;
 
-    /// A connection and its other end. Each direction buffers up to `size` bytes.
+    /// Returns a connection and its other end. Each direction buffers up to `size` bytes.
     fn pair(size: usize) -> (RedisSocket, DuplexStream) {
         let (stream, redis) = duplex(size);
         let stream = BoundedStream { stream: Box::new(stream), replies: Replies::default() };
@@ -375,7 +376,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_that_redis_closed_or_that_has_an_unasked_reply_is_not_free() {
+    async fn a_connection_that_redis_closed_or_that_has_an_unexpected_reply_is_not_free() {
         let (mut closed, redis) = pair(16);
         assert!(closed.is_free());
         drop(redis);
@@ -386,6 +387,6 @@ mod tests {
         redis.write_all(b"+OK\r\n+OK\r\n").await.unwrap();
         assert!(unasked.exchange(&[echo("a")]).await.is_err());
         assert!(!unasked.is_free());
-        assert!(unasked.exchange(&[echo("a")]).await.is_err(), "it stays unusable");
+        assert!(unasked.exchange(&[echo("a")]).await.is_err(), "the connection stays unusable");
     }
 }

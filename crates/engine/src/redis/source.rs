@@ -1,8 +1,8 @@
 //! The address of a node: fixed, or named by Sentinels.
 //!
-//! A monitor owns one and creates all connections to its node through it. The Sentinels are asked
-//! again after each lost connection. Between that, the monitor asks every second, since a failover
-//! need not break connections. If they do not answer, the last named primary stays in use.
+//! A monitor owns one source and creates all connections to its node through it. The Sentinels are
+//! asked again after each lost connection. In addition, the monitor asks every second, since a
+//! failover need not break connections. If they do not answer, the last named primary stays in use.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -18,9 +18,9 @@ use super::{
     socket::{self, RedisSocket},
 };
 
-/// The time limit of a connect of a probe or an export. Connections of a pipeline have longer.
+/// Time limit for connections of a probe or an export. Connections of a pipeline have a longer one.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// The time limit of asking the Sentinels. One silent Sentinel takes 1.5 s of it.
+/// Time limit for asking the Sentinels. One silent Sentinel uses 1.5 s of it.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Creates connections to one node.
@@ -34,7 +34,7 @@ pub(super) enum NodeSource {
 
 /// The Sentinels, and the last named primary.
 pub(super) struct Sentinels {
-    /// The client that asks them, by one caller at a time.
+    /// The client that asks them, for one caller at a time.
     client: tokio::sync::Mutex<SentinelClient>,
     /// The TLS settings of the data nodes.
     tls: Option<Arc<ClientConfig>>,
@@ -43,21 +43,21 @@ pub(super) struct Sentinels {
 }
 
 impl NodeSource {
-    /// The primary that these Sentinels name.
+    /// Creates the source for the primary that these Sentinels name.
     pub(super) fn sentinel(client: SentinelClient, tls: Option<Arc<ClientConfig>>) -> NodeSource {
         let client = tokio::sync::Mutex::new(client);
         NodeSource::Sentinel(Box::new(Sentinels { client, tls, primary: Mutex::default() }))
     }
 
-    /// Connects `within` a time, in this epoch of the monitor. Asks the Sentinels if the known
-    /// primary is of an older epoch.
+    /// Connects within the time `within`, in this epoch of the monitor. Asks the Sentinels if the
+    /// known primary is from an older epoch.
     ///
-    /// The connection has no response timeout: the deadline of each call bounds its wait.
+    /// The connection has no response timeout, because the deadline of each call bounds its wait.
     pub(super) async fn connect(&self, epoch: u64, within: Duration) -> RedisResult<RedisSocket> {
         socket::connect(&self.endpoint(epoch).await?, within).await
     }
 
-    /// The address of the node.
+    /// Returns the address of the node.
     pub(super) async fn endpoint(&self, epoch: u64) -> RedisResult<Endpoint> {
         let sentinels = match self {
             NodeSource::Fixed(endpoint) => return Ok(endpoint.clone()),
@@ -75,7 +75,7 @@ impl NodeSource {
         let ask = async {
             let mut client = sentinels.client.lock().await;
             match known() {
-                // Another task asked while this one waited.
+                // Another task has asked while this one was waiting.
                 Some(endpoint) => Ok(endpoint),
                 None => sentinels.ask(&mut client).await,
             }
@@ -85,12 +85,12 @@ impl NodeSource {
                 *lock(primary) = Some((endpoint.clone(), epoch));
                 Ok(endpoint)
             }
-            // Without an answer the last named primary stays in use, if it still answers.
+            // Without an answer, the last named primary stays in use, if it still answers.
             Err(error) => lock(primary).clone().map(|(endpoint, _)| endpoint).ok_or(error),
         }
     }
 
-    /// The last known address; never asks the Sentinels.
+    /// Returns the last known address, and never asks the Sentinels.
     pub(super) fn endpoint_now(&self) -> RedisResult<Endpoint> {
         let none = || (redis::ErrorKind::Io, "the Sentinels have not named a primary yet").into();
         match self {
@@ -106,14 +106,14 @@ impl NodeSource {
         matches!(self, NodeSource::Sentinel(_))
     }
 
-    /// Whether the Sentinels name another primary than before. `false` without an answer.
+    /// Whether the Sentinels name a different primary than before. `false` without an answer.
     pub(super) async fn has_moved(&self) -> bool {
         let NodeSource::Sentinel(sentinels) = self else { return false };
         let Some((known, _)) = lock(&sentinels.primary).clone() else { return false };
         let ask = async { sentinels.ask(&mut *sentinels.client.lock().await).await };
         match timeout(RESOLVE_TIMEOUT, ask).await {
             Ok(Ok(named)) => named.info.addr() != known.info.addr(),
-            // Without an answer the last named primary stays in use.
+            // Without an answer, the last named primary stays in use.
             Ok(Err(_)) | Err(_) => false,
         }
     }

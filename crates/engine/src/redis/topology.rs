@@ -1,10 +1,10 @@
-//! The routing of decisions: from the hash slot of a key to a node.
+//! The routing of decisions from the hash slot of a key to a node.
 //!
-//! `Redis` sends every job through [`Topology::push`]. One Redis, or the primary that Sentinels
-//! name, has all slots. In a Cluster the map of slots decides; a node that does not have the slot
-//! says where to send the job (MOVED, ASK, TRYAGAIN). Such an answer means that the job was not
-//! executed, so it is sent elsewhere until its deadline. `redis` explains why this is written by
-//! hand.
+//! `Redis` sends every job through [`Topology::push`]. A single Redis, or the primary that
+//! Sentinels name, has all slots. In a Cluster, the map of slots decides; a node that does not have
+//! the slot says where to send the job (MOVED, ASK, TRYAGAIN). Such an answer means that the job
+//! was not executed, so it is sent elsewhere until its deadline. `redis` explains why this is
+//! written by hand.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,8 +27,8 @@ use tollgate_core::{
     time::{Millis, monotonic},
 };
 
-/// The pause before a job is sent again to a slot that is migrating. Multiplied by the number of
-/// redirects, up to [`MIGRATION_PAUSES_MAX`].
+/// The pause before a job is sent again to a slot that is migrating. It is multiplied by the number
+/// of redirects, up to [`MIGRATION_PAUSES_MAX`].
 const MIGRATION_PAUSE: Duration = Duration::from_millis(5);
 const MIGRATION_PAUSES_MAX: u32 = 10;
 
@@ -52,7 +52,7 @@ impl Topology {
         }
     }
 
-    /// The slot of a key; always the first without a Cluster.
+    /// Returns the slot of a key, which is always the first without a Cluster.
     pub(super) fn slot(&self, key: &[u8]) -> Slot {
         match self {
             Topology::Single(_) => Slot::default(),
@@ -60,7 +60,7 @@ impl Topology {
         }
     }
 
-    /// The node that has a slot.
+    /// Returns the node that has a slot.
     pub(super) fn node(&self, slot: Slot) -> Result<Arc<Node>, Error> {
         match self {
             Topology::Single(node) => Ok(node.clone()),
@@ -68,8 +68,8 @@ impl Topology {
         }
     }
 
-    /// The first slot of the node that follows another one in the order of their first slots;
-    /// `None` after the last node.
+    /// Returns the first slot of the next node, in the order of first slots; `None` after the last
+    /// node.
     pub(super) fn node_after(&self, first: Option<Slot>) -> Option<Slot> {
         match self {
             Topology::Single(_) => first.is_none().then(Slot::default),
@@ -77,7 +77,7 @@ impl Topology {
         }
     }
 
-    /// A number N for which the hash tag `scan:N` selects the node of a slot.
+    /// Returns a number N for which the hash tag `scan:N` selects the node of a slot.
     pub(super) fn scan_tag(&self, slot: Slot) -> u32 {
         match self {
             Topology::Single(_) => 0,
@@ -85,7 +85,7 @@ impl Topology {
         }
     }
 
-    /// All nodes with slots, as far as is known.
+    /// Returns all nodes with slots, as far as they are known.
     pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
         match self {
             Topology::Single(node) => vec![node.clone()],
@@ -93,7 +93,7 @@ impl Topology {
         }
     }
 
-    /// Any node that answers.
+    /// Returns any node that answers.
     pub(super) fn any(&self) -> Option<Arc<Node>> {
         match self {
             Topology::Single(node) => Some(node.clone()).filter(|node| node.monitor.is_up()),
@@ -109,7 +109,7 @@ impl Topology {
         }
     }
 
-    /// The number of servers on all nodes; `None` if it is not known.
+    /// Returns the number of servers on all nodes; `None` if it is not known.
     pub(super) fn servers(&self) -> Option<u32> {
         match self {
             Topology::Single(node) => servers::total([node.monitor.servers()]),
@@ -117,7 +117,7 @@ impl Topology {
         }
     }
 
-    /// Follows the condition of the store.
+    /// Subscribes to the state of the store.
     pub(super) fn state(&self) -> watch::Receiver<StoreState> {
         match self {
             Topology::Single(node) => node.monitor.state(),
@@ -125,7 +125,7 @@ impl Topology {
         }
     }
 
-    /// Runs the preflight; see [`Monitor::unfit`].
+    /// Runs the preflight, as [`Monitor::unfit`] describes.
     pub(super) async fn unfit(&self) -> Option<String> {
         match self {
             Topology::Single(node) => node.monitor.unfit().await,
@@ -178,8 +178,8 @@ impl Router for Topology {
             Ok(node) => node,
             Err(error) => return job.answer(Err(error)),
         };
-        // Two redirects suffice where nodes agree. More mean a migration, or a marker that cannot be
-        // written: wait.
+        // Two redirects suffice if the nodes agree. More mean a migration, or a marker that cannot
+        // be written, so wait.
         if *redirect != Redirect::TryAgain && job.redirects <= 2 {
             return node.push(job);
         }
@@ -201,7 +201,7 @@ impl Router for Topology {
 
     fn record_redirect(&self, redirect: &Redirect) {
         if let (Topology::Cluster(cluster), Redirect::Moved { place, slot }) = (self, redirect) {
-            // The next reading of the map finds the node of an invalid address.
+            // If the address is invalid, the next read of the map finds the node.
             let _ = cluster.record_moved(place, *slot);
         }
     }
@@ -215,7 +215,7 @@ impl Router for Topology {
 }
 
 impl Leads for Topology {
-    /// The sighting of the primary that has a key; "-" if its id is not known.
+    /// Returns the sighting of the primary that has a key; "-" if its id is not known.
     fn sighting(&self, key: &[u8]) -> Option<Sighting> {
         let seen = self.node(self.slot(key)).ok()?.monitor.sighting();
         let unseen = || Sighting { leader: "-".to_owned(), length: Millis(0), has_changed: false };

@@ -1,8 +1,8 @@
 //! Receives wake-ups over Redis pub/sub, on one connection for all waiting calls.
 //!
-//! Run by `Redis::maintain`. A script publishes the number of a waiting call on the channel of its
-//! server; the hub wakes that call. A lost wake-up costs a call some waiting time, never its place:
-//! heartbeats report the same (`engine::waiters`).
+//! `Redis::maintain` runs this. A script publishes the number of a waiting call on the channel of
+//! its server, and the hub wakes that call. A lost wake-up costs a call some waiting time but never
+//! its place, because heartbeats report the same (`stages::waiting`).
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use tokio::{
 
 use super::{Hub, StoreState, address::Endpoint, node::Node, socket, topology::Topology};
 
-/// The interval after which a silent connection gets a PING. The second constant limits the time of
-/// a PING and of a connect.
+/// The interval after which a PING is sent on a silent connection. The second constant is the time
+/// limit for a PING and for connecting.
 const PING_EVERY: Duration = Duration::from_secs(2);
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// The pause after a connection broke.
@@ -24,8 +24,8 @@ const RETRY_AFTER: Duration = Duration::from_millis(250);
 /// The pause after Redis has refused, for example because the user may not subscribe.
 const RETRY_REFUSED: Duration = Duration::from_secs(10);
 
-/// Passes wake-ups to the hub, until dropped. In a Cluster any node will do: messages reach all
-/// nodes.
+/// Passes wake-ups to the hub until it is dropped. In a Cluster, any node will do, because messages
+/// reach all nodes.
 pub(super) async fn listen(topology: &Topology, hub: &Hub) {
     let mut state = topology.state();
     loop {
@@ -41,7 +41,7 @@ pub(super) async fn listen(topology: &Topology, hub: &Hub) {
             Ok(endpoint) => follow(&node, &endpoint, hub).await,
             Err(error) => Err(error),
         };
-        // An error with a code is an answer of Redis.
+        // An error with a code is an answer from Redis.
         let refusal = ended.err().filter(|error| error.code().is_some());
         if let Some(error) = &refusal {
             tracing::warn!(%error, "cannot subscribe to wake-ups: waiting calls proceed up to \
@@ -52,7 +52,7 @@ pub(super) async fn listen(topology: &Topology, hub: &Hub) {
 }
 
 /// Passes wake-ups to the hub until the connection breaks or the node is down. A node that has left
-/// the Cluster stays down; it may be a replica, on which no server is counted.
+/// the Cluster stays down; it may be a replica, where servers are not counted.
 async fn follow(node: &Node, endpoint: &Endpoint, hub: &Hub) -> RedisResult<()> {
     let subscribed = async {
         let (mut sink, messages) = socket::subscribe(endpoint).await?.split();
@@ -61,7 +61,8 @@ async fn follow(node: &Node, endpoint: &Endpoint, hub: &Hub) -> RedisResult<()> 
     };
     let (mut sink, mut messages) = timeout(ANSWER_MAX, subscribed).await.map_err(silent)??;
     while node.monitor.is_up() {
-        // All received messages in one go, since the client of Redis queues them without a limit.
+        // Drains all received messages in one go, since the Redis client queues them without a
+        // limit.
         match timeout(PING_EVERY, unconstrained(messages.next())).await {
             Ok(Some(message)) => {
                 let number = str::from_utf8(message.get_payload_bytes()).ok();

@@ -1,8 +1,8 @@
-//! The ban index stage: enters bans into the index that ListBans reads.
+//! The ban index stage adds bans to the index that ListBans reads.
 //!
-//! The index is in another hash slot than the key, so it cannot be written in the atomic step of the
-//! decision. It decides nothing. A lost entry hides a ban from ListBans until the next call of its
-//! key; the ban stays in force.
+//! The index is in a different hash slot than the key, so it cannot be written in the atomic step
+//! of the decision. It decides nothing. A lost entry hides a ban from ListBans until the next call
+//! of its key; the ban stays in force.
 
 use std::{
     collections::HashMap,
@@ -21,28 +21,28 @@ use tollgate_core::{
 
 /// Maximum time that an answer waits for the write of its entry.
 const ENTER_MAX: Duration = Duration::from_millis(100);
-/// Time after which an entry is entered again, in case the store lost it.
+/// Time after which an entry is added again, in case the store has lost it.
 const ENTER_EVERY: Duration = Duration::from_secs(60);
-/// Maximum number of remembered entries. Above it all are forgotten and entered again.
+/// Maximum number of remembered entries. Above it, all are forgotten and added again.
 const REMEMBERED_MAX: usize = 65_536;
 
-/// The bans that this server has entered: the key of each, its end, and the time at which it was
-/// entered.
+/// The bans that this server has added to the index: the key of each, its end, and the time at
+/// which it was added.
 #[derive(Debug, Default)]
 struct EnteredBans(Mutex<Remembered>);
 
-/// Boxed: nearly all calls have no entry, and their futures stay below 1 KiB.
+/// Boxed, because nearly all calls have no entry, and their futures should stay below 1 KiB.
 pub(crate) type Entering<'e> = Pin<Box<dyn Future<Output = ()> + Send + 'e>>;
 
 type Remembered = HashMap<Box<[u8]>, (Timestamp, Instant)>;
 
 impl EnteredBans {
-    /// Returns the entered bans of an engine.
+    /// Returns the bans that an engine has added.
     fn lookup(engine: &Engine) -> &EnteredBans {
         engine.hub().by_type(EnteredBans::default)
     }
 
-    /// Whether a ban must be entered.
+    /// Whether a ban must be added.
     fn is_due(&self, ban: &BanEntry) -> bool {
         let bans = self.lock();
         let last = bans.get(ban.name.as_bytes());
@@ -63,9 +63,9 @@ impl EnteredBans {
     }
 }
 
-/// Enters the bans of outcomes; `None` if none is due, as for nearly all calls. The bans are already
-/// in force, so a failure does not affect the answer. The next outcome with the same ban tries again.
-/// An outcome of the fallback is known to this server only, so it is not entered.
+/// Adds the bans of outcomes; `None` if none is due, as for nearly all calls. The bans are already
+/// in force, so a failure does not affect the answer, and the next outcome with the same ban tries
+/// again. An outcome of the fallback is known only to this server, so it is not added.
 pub(crate) fn enter<'e, 'd, D: Decision>(
     engine: &'e Engine,
     answers: impl Iterator<Item = (&'d D, &'d Answered<D::Outcome>)>,

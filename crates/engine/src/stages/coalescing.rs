@@ -1,13 +1,13 @@
-//! The coalescer: combines decisions on one partition that arrive while another is being decided.
+//! The coalescer combines decisions on one partition that arrive while another is being decided.
 //!
 //! NextSequence uses it on Redis, where a round trip is expensive and all callers of a sequence
-//! need the same key. A task per busy partition takes the waiting decisions in order of arrival,
-//! merges neighbours where [`Joined::join`] allows it, decides them in one batch and distributes
+//! need the same key. A task per busy partition dequeues the waiting decisions in order of arrival,
+//! merges adjacent ones where [`Joined::join`] allows it, decides them in one batch and distributes
 //! the outcomes. The task ends when its partition has no waiting decisions.
 //!
 //! There is no timer: a decision on an idle partition is decided immediately, and the batch size
-//! follows the load. The outcomes equal those of deciding one by one in order of arrival. If a
-//! merged decision is refused, its parts are decided one by one.
+//! follows the load. The outcomes are the same as if the decisions were made one by one in order of
+//! arrival. If a merged decision is refused, its parts are decided one by one.
 
 use std::{
     collections::HashMap,
@@ -29,13 +29,13 @@ use crate::{
 use tollgate_core::{Decision, Joined, error::Error, time::monotonic};
 use tollgate_telemetry::spans::{self, CallSpan, Calls, Within};
 
-/// The most preparations of a batch. More than one is needed if other servers use up the result in
-/// between.
+/// Maximum number of preparations of a batch. More than one is needed if other servers use up the
+/// result in between.
 const PREPARATIONS_MAX: usize = 4;
-/// One partition may have a quarter of the waiting decisions, so that a slow partition leaves room for
-/// others.
+/// One partition may use a quarter of the places for waiting decisions, so that a slow partition
+/// leaves room for others.
 const PARTITION_DIVISOR: usize = 4;
-/// The most decisions of a partition that are decided in one batch.
+/// Maximum number of decisions of a partition in one batch.
 const DECISIONS_MAX: usize = 512;
 
 /// Decides batches for the coalescer. A clone decides for the same store.
@@ -62,7 +62,7 @@ pub(crate) struct Coalescer<D: Decision> {
 /// The decisions that wait.
 #[derive(Debug)]
 struct CoalescerQueues<D: Decision> {
-    /// By partition, in order of arrival; an entry is a line with a running task.
+    /// The lines by partition, each in order of arrival; an entry exists while its task runs.
     lines: HashMap<Box<[u8]>, Vec<CoalescedCall<D>>>,
     /// The number of the next decision.
     next: u64,
@@ -80,7 +80,8 @@ struct CoalescedCall<D: Decision> {
     _place: Place,
 }
 
-/// The coalescing stage: decides together with other calls of the partition; see [`Coalescer::run`].
+/// Runs the coalescing stage, which decides together with other calls of the partition, as
+/// [`Coalescer::run`] describes.
 pub(crate) async fn run<D>(
     engine: &Arc<Engine>,
     decision: D,
@@ -98,13 +99,13 @@ impl<D: Decision> Coalescer<D> {
         hub.by_type(|| Arc::new(Coalescer::new(hub.coalesced().clone())))
     }
 
-    /// The number of script calls so far.
+    /// Returns the number of script calls so far.
     pub(crate) fn script_calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
 
     /// Creates a coalescer with these places for the waiting decisions of all partitions. Further
-    /// ones fail with [`Error::Overloaded`].
+    /// decisions fail with [`Error::Overloaded`].
     pub(crate) fn new(places: Arc<Places>) -> Coalescer<D> {
         Coalescer {
             waiting: Mutex::new(CoalescerQueues { lines: HashMap::new(), next: 0 }),
@@ -115,9 +116,10 @@ impl<D: Decision> Coalescer<D> {
 }
 
 impl<D: Joined<Outcome: Clone>> Coalescer<D> {
-    /// Decides `decision` together with others of its partition. Fails with [`Error::Overloaded`] if
-    /// `deadline` ends before a batch takes the decision: it is not executed. Fails with
-    /// [`Error::DeadlineExceeded`] if it ends later: the decision may have been executed.
+    /// Decides `decision` together with others of its partition. Fails with [`Error::Overloaded`]
+    /// if `deadline` passes before the decision is in a batch, in which case it is not executed.
+    /// Fails with [`Error::DeadlineExceeded`] if it passes later, in which case the decision may
+    /// have been executed.
     pub(crate) async fn run(
         self: &Arc<Self>,
         decider: impl DecideBatch<D>,
@@ -132,14 +134,14 @@ impl<D: Joined<Outcome: Clone>> Coalescer<D> {
         let waiting = CoalescedCall { number: 0, decision, deadline, reply, calls, _place: place };
         let (number, is_first) = self.push(&partition, waiting)?;
         if is_first {
-            // A task, since the caller may be cancelled while others of the partition wait.
+            // Runs as a task, since the caller may be cancelled while others of the partition wait.
             let partition = partition.clone();
             tokio::spawn(PartitionDriver { coalescer: self.clone(), decider, partition }.drive());
         }
         match timeout_at(deadline.into(), answer).await {
             Ok(Ok(outcome)) => outcome,
             Err(_) if self.withdraw(&partition, number) => Err(late()),
-            // It may be executed.
+            // It may have been executed.
             Ok(Err(_)) | Err(_) => Err(Error::DeadlineExceeded),
         }
     }
@@ -167,7 +169,7 @@ impl<D: Joined<Outcome: Clone>> Coalescer<D> {
         Ok((number, is_first))
     }
 
-    /// Takes a decision out of its line; false if it has been taken already.
+    /// Removes a decision from its line. Returns false if it is already in a batch.
     fn withdraw(&self, partition: &[u8], number: u64) -> bool {
         let mut queues = self.lock();
         let Some(line) = queues.lines.get_mut(partition) else { return false };
@@ -179,7 +181,7 @@ impl<D: Joined<Outcome: Clone>> Coalescer<D> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts the script calls of this number of decisions.
+    /// Counts the script calls for this number of decisions.
     fn count(&self, decisions: usize) {
         self.calls.fetch_add(decisions.div_ceil(BATCH_MAX) as u64, Ordering::Relaxed);
     }
@@ -210,7 +212,7 @@ impl<D: Joined<Outcome: Clone>, T: DecideBatch<D>> PartitionDriver<D, T> {
         let calls = (!calls.is_empty()).then(|| Calls::from(calls));
         let (heads, sizes) = join(&decisions);
         let outcomes = split(self.decide_within(heads, until, &calls).await, &sizes, &decisions);
-        // Refused as a group: decide each alone, since some may be granted.
+        // Refused as a group, so decide each alone, since some may be granted.
         let open = outcomes.iter().zip(decisions).filter(|(outcome, _)| outcome.is_none());
         let open: Vec<D> = open.map(|(_, decision)| decision).collect();
         let mut again = match open.len() {
@@ -226,8 +228,8 @@ impl<D: Joined<Outcome: Clone>, T: DecideBatch<D>> PartitionDriver<D, T> {
     }
 }
 
-/// Merges neighbours that can be joined. Returns the merged decisions and how many decisions each
-/// contains.
+/// Merges adjacent decisions that can be joined. Returns the merged decisions, and how many
+/// decisions each contains.
 fn join<D: Joined>(decisions: &[D]) -> (Vec<D>, Vec<usize>) {
     let mut heads: Vec<(D, usize)> = Vec::new();
     for decision in decisions {
@@ -242,7 +244,8 @@ fn join<D: Joined>(decisions: &[D]) -> (Vec<D>, Vec<usize>) {
     heads.into_iter().unzip()
 }
 
-/// Splits the outcomes of merged decisions. `None` for decisions that must be decided alone.
+/// Splits the outcomes of merged decisions. Returns `None` for decisions that must be decided
+/// alone.
 fn split<D: Joined<Outcome: Clone>>(
     outcomes: Batch<D::Outcome>,
     sizes: &[usize],
@@ -263,7 +266,8 @@ fn split<D: Joined<Outcome: Clone>>(
     split
 }
 
-/// One result for each of `number` decisions: an error of the batch becomes the error of each.
+/// Returns one result for each of `number` decisions: an error of the batch becomes the error of
+/// each.
 fn all<T: Clone>(outcomes: Batch<T>, number: usize) -> Vec<Result<T, Error>> {
     outcomes.unwrap_or_else(|error| vec![Err(error); number])
 }
@@ -276,7 +280,7 @@ struct PartitionDriver<D: Joined<Outcome: Clone>, T: DecideBatch<D>> {
 }
 
 impl<D: Joined<Outcome: Clone>, T: DecideBatch<D>> PartitionDriver<D, T> {
-    /// Decides batches until none waits.
+    /// Decides batches until no decision is waiting.
     async fn drive(self) {
         while let Some(taken) = self.next() {
             self.decide(taken).await;
@@ -293,7 +297,8 @@ impl<D: Joined<Outcome: Clone>, T: DecideBatch<D>> PartitionDriver<D, T> {
         Within::new(calls.clone(), self.decider.decide_batch(decisions, until)).await
     }
 
-    /// Dequeues the next batch. If none waits, removes the partition's entry and ends the task.
+    /// Dequeues the next batch. If no decision is waiting, removes the partition's entry and ends
+    /// the task.
     fn next(&self) -> Option<Vec<CoalescedCall<D>>> {
         let mut queues = self.coalescer.lock();
         let line = queues.lines.get_mut(&self.partition)?;
@@ -308,7 +313,7 @@ impl<D: Joined<Outcome: Clone>, T: DecideBatch<D>> PartitionDriver<D, T> {
 
 impl<D: Joined<Outcome: Clone>, T: DecideBatch<D>> Drop for PartitionDriver<D, T> {
     fn drop(&mut self) {
-        // After a panic: waiting callers must not hang, and the next decision must start a new
+        // After a panic, waiting callers must not hang, and the next decision must start a new
         // task. Dropping the queue drops their senders.
         if std::thread::panicking() {
             self.coalescer.lock().lines.remove(&self.partition);
@@ -316,7 +321,7 @@ impl<D: Joined<Outcome: Clone>, T: DecideBatch<D>> Drop for PartitionDriver<D, T
     }
 }
 
-/// The error of a decision that no batch took by its deadline; counts the refusal.
+/// Returns the error of a decision that was in no batch by its deadline, and counts the refusal.
 fn late() -> Error {
     budget::overloaded(ReachedLimit::Overload)
 }

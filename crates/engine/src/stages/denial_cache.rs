@@ -1,26 +1,27 @@
-//! The denial cache: recent refusals of this server, repeated without asking the store.
+//! The denial cache stores recent refusals of this server and repeats them without asking the
+//! store.
 //!
-//! A storm of calls on a full pool or a throttled key then costs Redis almost nothing.
-//! `Engine::submit` asks the cache for each AdmitTask and CheckRate (`recall`) and adds refusals of
-//! the store (`learn`). `Redis::run` passes each decision through `watch`, which invalidates the entries
-//! that the decision may affect. Only Redis has a cache: a decision of the embedded engine is as fast
-//! as a lookup.
+//! A storm of calls to a full pool or a throttled key then costs Redis almost nothing.
+//! `Engine::submit` asks the cache for each AdmitTask and CheckRate (`recall`) and adds refusals by
+//! the store (`learn`). `Redis::run` passes each decision through `watch`, which invalidates the
+//! entries that the decision may affect. Only the Redis engine has a cache, because a decision of
+//! the embedded engine is as fast as a lookup.
 //!
 //! # Invariants
 //! - Only refusals are stored. Nothing is granted from the cache.
 //! - An entry is valid until the refusal could change without a call, such as at the next lease
-//!   end, and at most `denial_cache` (50 ms by default). Time counts from when the call was sent. A
+//!   end, but for at most `denial_cache` (50 ms by default) from the time when the call was sent. A
 //!   change through another server is thus seen after `denial_cache` at the latest.
 //! - Each partition has a *generation*. A decision through this server that may turn a refusal into
-//!   a grant begins a new generation. An entry is valid only in the generation in which its call
-//!   was sent. So older entries are not repeated, nor are refusals that were in flight.
-//! - A decision with an unknown fate counts as executed, also if its call was cancelled.
-//! - A lost connection invalidates all entries: the store may have failed over.
-//! - A caller that holds a lease through this server always reaches the store ([`Holders`]). So does
-//!   one that held a lease when its pool refused the cached call, through any server
-//!   ([`RefusalCaching::deny`](tollgate_core::denial::RefusalCaching::deny)). Any other caller reaches
-//!   the store a second after its first cached refusal (`first_refusals`), and a cached refusal of a
-//!   pool tells it to ask again within that second.
+//!   a grant starts a new generation. An entry is valid only in the generation in which its call
+//!   was sent, so neither older entries nor refusals that were in flight are repeated.
+//! - A decision with an unknown outcome counts as executed, even if its call was cancelled.
+//! - A lost connection invalidates all entries, because the store may have failed over.
+//! - A caller that holds a lease through this server always reaches the store ([`Holders`]). So
+//!   does a caller that held a lease, through any server, when its pool refused the cached call
+//!   ([`RefusalCaching::deny`](tollgate_core::denial::RefusalCaching::deny)). Any other caller
+//!   reaches the store a second after its first cached refusal (`first_refusals`), and a cached
+//!   refusal of a pool asks it to retry within that second.
 
 mod first_refusals;
 
@@ -50,16 +51,16 @@ use tollgate_core::{
 const GENERATIONS: usize = 1 << 14;
 /// The number of shards of a verb's refusals, so that threads rarely wait for each other.
 const SHARDS: usize = 64;
-/// Entries of a shard: 32,768 for each verb.
+/// Maximum number of entries in a shard, which makes 32,768 for each verb.
 const SHARD_MAX: usize = 512;
 /// The number of slots of [`Holders`], 4 bytes each. Allocated with the first grant.
 const HOLDER_SLOTS: usize = 1 << 20;
 
 /// The denial cache of a server.
 pub(crate) struct DenialCache {
-    /// The clock by which entries age.
+    /// The clock on which entries age.
     clock: Clock,
-    /// Seeded at random, so callers cannot choose colliding keys.
+    /// Randomly seeded, so that callers cannot choose colliding keys.
     hasher: RandomState,
     /// The generations, by the hash of the partition.
     generations: Box<[AtomicU32]>,
@@ -67,7 +68,7 @@ pub(crate) struct DenialCache {
     keeps: Box<[AtomicU32]>,
     /// The lease ends of this server's holders.
     holders: Holders,
-    /// The time since which each caller gets cached refusals.
+    /// The times since which each caller gets cached refusals.
     first_refusals: FirstRefusals,
     /// The refusals, [`VerbRefusals`] for each verb.
     by_kind: ByType,
@@ -77,12 +78,12 @@ pub(crate) struct DenialCache {
 pub(crate) enum Recall<O> {
     /// A valid refusal is cached.
     Denied(O),
-    /// The store must decide. With the ticket, its refusal can be added to the cache.
+    /// The store must decide. The ticket allows its refusal to be added to the cache.
     Ask(Option<RecallTicket>),
 }
 
-/// The state of the cache when a call was sent; makes its refusal valid only while nothing has
-/// changed since.
+/// The state of the cache when a call was sent. Its refusal is valid only if nothing has changed
+/// since then.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RecallTicket {
     /// The hash of partition and kind of question.
@@ -102,7 +103,7 @@ impl fmt::Debug for DenialCache {
 }
 
 impl DenialCache {
-    /// Creates an empty cache whose entries age by this clock.
+    /// Creates an empty cache whose entries age on this clock.
     pub(crate) fn new(clock: Clock) -> DenialCache {
         DenialCache {
             clock,
@@ -124,7 +125,7 @@ impl DenialCache {
         let key = self.hasher.hash_one((home, kind));
         let now = self.clock.now();
         let generation = self.generation(home).load(Ordering::Acquire);
-        // Read before the call is sent: a change in between makes the refusal invalid.
+        // Read before the call is sent, so that a change in between makes the refusal invalid.
         let ticket = RecallTicket { key, generation, epoch, since: now };
         let outcome = self.by_kind.get::<VerbRefusals<D>>().entries.with(key, |entry| {
             let is_valid = entry.generation == generation
@@ -149,7 +150,7 @@ impl DenialCache {
         }
     }
 
-    /// Adds the result of a decision if it is a refusal of the store that may be repeated.
+    /// Adds the result of a decision if it is a refusal by the store that may be repeated.
     pub(crate) fn learn<D: Decision>(
         &self,
         decision: &D,
@@ -175,8 +176,8 @@ impl DenialCache {
         DenialWatch { denials: self, decisions }
     }
 
-    /// Applies the effect of a decision. Without an outcome its fate is unknown, and it counts as
-    /// executed.
+    /// Applies the effect of a decision. Without an outcome, it is unknown whether it was executed,
+    /// and it counts as executed.
     fn affect<D: Decision>(&self, decision: &D, outcome: Option<&D::Outcome>) {
         let Some(effect) = (D::PROPERTIES.effect)(decision, outcome) else { return };
         if effect == Effect::default() {
@@ -197,17 +198,17 @@ impl DenialCache {
         }
     }
 
-    /// The hash of a partition.
+    /// Returns the hash of a partition.
     fn home<S: State>(&self, partition: &[u8]) -> u64 {
         self.hasher.hash_one((S::CAPABILITY, partition))
     }
 
-    /// The hash of a caller in a partition.
+    /// Returns the hash of a caller in a partition.
     fn place(&self, home: u64, member: &[u8]) -> u64 {
         self.hasher.hash_one((home, member))
     }
 
-    /// The generation counter of a partition, which it may share with others.
+    /// Returns the generation counter of a partition, which it may share with others.
     fn generation(&self, home: u64) -> &AtomicU32 {
         &self.generations[home as usize % GENERATIONS]
     }
@@ -216,7 +217,7 @@ impl DenialCache {
 /// Decisions in flight. If dropped before [`DenialWatch::settle`], all of them count as executed.
 pub(crate) struct DenialWatch<'a, D: Decision> {
     denials: &'a DenialCache,
-    /// Empty once their outcomes were applied.
+    /// The decisions; empty once their outcomes were applied.
     decisions: &'a [D],
 }
 
@@ -244,8 +245,8 @@ impl<D: Decision> Drop for DenialWatch<'_, D> {
     }
 }
 
-/// The cached refusals of a verb. Each has its own, so that a storm of one verb displaces no entry of
-/// another.
+/// The cached refusals of a verb. Each verb has its own, so that a storm of one verb displaces no
+/// entries of another.
 struct VerbRefusals<D> {
     entries: CachedRefusals<CachedDenial>,
     verb: PhantomData<fn() -> D>,
@@ -293,8 +294,8 @@ impl<T> CachedRefusals<T> {
         shard.get(&key).and_then(read)
     }
 
-    /// Stores an entry. A full shard first drops its expired entries, or else the entry that
-    /// expires first.
+    /// Stores an entry. A full shard first drops its expired entries or, if there are none, the
+    /// entry that expires first.
     fn put(&self, key: u64, entry: CachedRefusal<T>, now: Timestamp) {
         let mut shard = self.shard(key).lock().unwrap_or_else(PoisonError::into_inner);
         if shard.len() >= SHARD_MAX && !shard.contains_key(&key) {
@@ -309,11 +310,11 @@ impl<T> CachedRefusals<T> {
     }
 
     fn shard(&self, key: u64) -> &Shard<T> {
-        // The map inside uses the low bits.
+        // The map inside the shard uses the low bits.
         &self.0[(key >> 32) as usize % SHARDS]
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     #[cfg(test)]
     fn len(&self) -> usize {
         let count = |shard: &Shard<T>| shard.lock().unwrap_or_else(PoisonError::into_inner).len();
@@ -321,13 +322,14 @@ impl<T> CachedRefusals<T> {
     }
 }
 
-/// The lease ends of callers that this server has granted something, in seconds since the Unix epoch.
+/// The lease ends of callers to whom this server has granted a lease, in seconds since the Unix
+/// epoch.
 ///
 /// A repeat of a granted call must get its lease again, so cached refusals do not apply to holders.
 /// The table maps a hash of the holder to the end of its lease. Its size is fixed and it does not
-/// resolve collisions: two holders with the same slot have the later end, which is on the safe side.
-/// Of the calls that could be refused from the cache, about 1 in 100 goes to the store at 10,000
-/// running leases.
+/// resolve collisions: two holders with the same slot share the later end, which is on the safe
+/// side. Of the calls that could be refused from the cache, about 1 in 100 goes to the store at
+/// 10,000 running leases.
 #[derive(Debug, Default)]
 struct Holders(OnceLock<Box<[AtomicU32]>>);
 

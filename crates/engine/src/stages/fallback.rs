@@ -1,15 +1,15 @@
-//! The fallback: answers calls while Redis is unreachable, if the configuration allows it.
+//! The fallback answers calls while Redis is unreachable, if the configuration allows it.
 //!
-//! `on_store_failure` of a pool or policy decides: fail, refuse, or grant from the quota of this server.
-//! An embedded engine in this process decides on the quota, which is the configured number divided by
-//! `replicas`.
+//! `on_store_failure` of a pool or policy decides: fail, refuse, or grant from the quota of this
+//! server. An embedded engine in this process decides within the quota, which is the configured
+//! number divided by `replicas`.
 //!
 //! # Guarantees
 //! - Only calls that were certainly not executed are answered here.
-//! - The quota is granted only while the store is unreachable. A store that answers but refuses writes
-//!   still counts its leases, so the quota would be granted in addition to them.
-//! - Grants of the fallback count on this server only and run to their end, also after the store is
-//!   back. It knows nothing of earlier grants of the store.
+//! - The quota is granted only while the store is unreachable. If a store answers but refuses
+//!   writes, its leases still count, so the quota would be granted in addition to them.
+//! - Grants of the fallback count only on this server and last until they expire, even after the
+//!   store is back. The fallback knows nothing about earlier grants of the store.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
@@ -29,8 +29,8 @@ use tollgate_core::{
     time::{Clock, monotonic},
 };
 
-/// The store counts as back if it decides a call, and no call was answered without it for this
-/// time, in µs.
+/// The store counts as back if it decides a call and no call was answered without it for this time,
+/// in µs.
 const CALM_MICROS: u64 = 1_000_000;
 
 /// The fallback engine. It needs almost no memory before its first grant.
@@ -44,7 +44,7 @@ pub(crate) struct Fallback {
     stands: AtomicBool,
     /// The time of the last call that was answered without the store, in µs.
     last: AtomicU64,
-    /// Whether anything was ever granted here.
+    /// Whether the fallback has ever granted anything.
     is_used: AtomicBool,
     /// Notified by the first grant, to start the sweep.
     used: Notify,
@@ -65,12 +65,12 @@ impl Fallback {
         }
     }
 
-    /// The fallback stage: passes an outcome of the store on, or answers in its place.
+    /// Runs the fallback stage, which passes on an outcome of the store, or answers in its place.
     ///
     /// If the store does not know the grant that a call is about, the fallback that may have made
-    /// it decides. The fallback does not answer [`Error::Unavailable`] of a reachable store if the
-    /// deadline has passed: that call had no time to be sent. Short deadlines must not be a way
-    /// around a cap. `check` fails while the store is unreachable.
+    /// it decides. The fallback does not replace an [`Error::Unavailable`] of a reachable store if
+    /// the deadline has passed, because that call had no time to be sent, and short deadlines must
+    /// not be a way around a cap. `check` fails while the store is unreachable.
     pub(crate) fn after_store<D>(
         &self,
         decision: &D,
@@ -101,9 +101,9 @@ impl Fallback {
         }
     }
 
-    /// Answers a decision that the store did not execute, by the configuration of its pool or
-    /// policy. Returns the error if the configuration says to fail. After [`Error::Refused`] it
-    /// grants nothing.
+    /// Answers a decision that the store did not execute, according to the configuration of its
+    /// pool or policy. Returns the error if the configuration says to fail. After
+    /// [`Error::Refused`] it grants nothing.
     fn answer<D>(
         &self,
         rule: &FallbackRule<D>,
@@ -113,7 +113,7 @@ impl Fallback {
     where
         D: Decision<State: Sharded>,
     {
-        // The refusal of a decision that asks for something; a completion has none.
+        // The refusal of a decision that requests something; a completion has none.
         let refused = || {
             (rule.refused)(decision)
                 .map(|outcome| Answered { outcome, source: AnsweredBy::Refusal })
@@ -139,7 +139,8 @@ impl Fallback {
         Ok(answer)
     }
 
-    /// Decides on the quota of this server. `None` for a call about a lease that was not granted here.
+    /// Decides within the quota of this server. Returns `None` for a call about a lease that was
+    /// not granted here.
     fn decide<D>(&self, rule: &FallbackRule<D>, decision: &D) -> Option<Answered<D::Outcome>>
     where
         D: Decision<State: Sharded>,

@@ -1,5 +1,5 @@
-//! Repeats the store stage: reads a page in steps, and decides again after a step that only removed
-//! expired entries.
+//! Repeats the store stage, to read a page in steps and to decide again after a step that only
+//! removed expired entries.
 
 use std::time::Instant;
 
@@ -29,7 +29,7 @@ where
     while left > 0
         && let Some(next) = (steps.after)(listing, &page)
     {
-        // A step on the embedded engine would keep other calls off this thread.
+        // Otherwise, steps on the embedded engine would keep other calls off this thread.
         yield_now().await;
         size = left.min(steps.max);
         left -= size;
@@ -60,8 +60,8 @@ where
     }
 }
 
-/// The same for a batch on Redis: unfinished decisions are sent again, together and in order, after
-/// all others are decided.
+/// Does the same for a batch on Redis: unfinished decisions are sent again, together and in order,
+/// after all others are decided.
 pub(crate) async fn all_until_decided<D>(
     engine: &Redis,
     decisions: &[D],
@@ -90,7 +90,7 @@ where
     }
 }
 
-/// An error of a whole batch as an error of each decision.
+/// Turns an error of a whole batch into an error of each decision.
 pub(crate) fn each<D: Decision>(
     decisions: &[D],
     outcomes: Batch<D::Outcome>,

@@ -1,25 +1,25 @@
-//! The waiting stage: keeps calls in the queues of pools and locks until they may proceed.
+//! The waiting stage keeps calls in the queues of pools and locks until they may proceed.
 //!
 //! AdmitTask and AcquireLock use it when the caller is willing to wait. A call asks the store. If
 //! it has to wait, the store gives its waiter a ticket, and the call sleeps until a wake-up. Then
 //! it asks again. The store alone decides the order: a wake-up grants nothing.
 //!
 //! # Heartbeats
-//! A wake-up can be lost, and a lease can end while nobody calls. So one task for each kind of call
-//! sends heartbeats for each queue that has calls of this server. They go out every 300 ms (less
-//! often above 3,000 queues) and at the next lease end; see `register`. A heartbeat renews the
-//! tickets of this server and returns the waiters that may proceed. The task runs only while calls
-//! wait.
+//! A wake-up can be lost, and a lease can end while nobody calls. Therefore, one task for each kind
+//! of call sends heartbeats for each queue that has calls of this server. They are sent every 300
+//! ms (less often above 3,000 queues) and at the next lease end; see `register`. A heartbeat renews
+//! the tickets of this server and returns the waiters that may proceed. The task runs only while
+//! calls wait.
 //!
 //! # Guarantees
 //! - A waiting call occupies memory and a ticket, but no connection and no thread.
-//! - A call that is cancelled leaves its queue with the next heartbeat. If the store is about to grant
-//!   it something, the grant is taken back (`unreceived`). A server that dies loses
-//!   its tickets after five heartbeat intervals, so its waiters block nobody for long.
-//! - A call whose last try has an unknown fate fails with [`Error::DeadlineExceeded`], never with a
-//!   refusal: it may have been granted.
-//! - At shutdown a call fails with [`Error::Ending`]. On Redis its ticket is kept for 10 s, so a
-//!   repeat on another server continues at the old place in the queue.
+//! - A call that is cancelled leaves its queue with the next heartbeat. If the store is about to
+//!   grant it something, the grant is revoked (`unreceived`). A server that dies loses its tickets
+//!   after five heartbeat intervals, so its waiters do not block anyone for long.
+//! - A call whose last attempt has an unknown outcome fails with [`Error::DeadlineExceeded`], never
+//!   with a refusal, because it may have been granted.
+//! - At shutdown, a call fails with [`Error::Ending`]. On Redis, its ticket is kept for 10 s, so
+//!   that a repeat on another server continues at its old place in the queue.
 
 mod register;
 mod tries;
@@ -49,14 +49,15 @@ use tollgate_telemetry::metrics;
 use tries::Tries;
 pub use unreceived::Unreceived;
 
-/// The time that a call keeps back for its last try: a quarter of its time, at most this.
+/// Maximum time that a call reserves for its last attempt, which is otherwise a quarter of its
+/// time.
 const LAST_TRY_MAX: Duration = Duration::from_millis(250);
-/// The time limit of a heartbeat.
+/// Time limit for a heartbeat.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(1);
-/// The most queues in one round trip of heartbeats.
+/// Maximum number of queues in one round trip of heartbeats.
 const HEARTBEATS_MAX: usize = 128;
-/// The time that a heartbeat is valid on the embedded engine. It is long because no other server
-/// can wait: a delay of this server must not cost its calls their tickets.
+/// The time that a heartbeat is valid on the embedded engine. It is long because there are no calls
+/// of other servers, and a delay on this server must not cost its calls their tickets.
 const KEEP_ALONE: Millis = Millis::from_secs(3600);
 /// The pause before a waiting call or the heartbeat task tries again after an error.
 const CROWDED: Duration = Duration::from_millis(50);
@@ -66,8 +67,8 @@ const TICKET_KEPT: Millis = Millis::from_secs(10);
 /// The time that such a call has to leave its queue with its ticket kept.
 const LEAVE_MAX: Duration = Duration::from_secs(1);
 /// The time after which a call asks again without a wake-up: [`ASK_EVERY`], plus up to
-/// [`ASK_PER_CALL`] for each waiting call, so that calls do not ask all at once. A call whose
-/// ticket was lost gets it again.
+/// [`ASK_PER_CALL`] for each waiting call, so that calls do not all ask simultaneously. A call
+/// whose ticket was lost gets a new one.
 const ASK_EVERY: Duration = Duration::from_secs(5);
 const ASK_PER_CALL: Duration = Duration::from_millis(1);
 
@@ -84,7 +85,7 @@ impl<D: Waits> Clone for WaitingCalls<D> {
     }
 }
 
-/// A waiting call; leaves its queue when dropped.
+/// A waiting call, which leaves its queue when dropped.
 struct WaiterCall<D>
 where
     D: Waits<State: Sharded, Heartbeat: Decision<State: Sharded>>,
@@ -96,16 +97,16 @@ where
     ticket: u64,
     /// Whether the queue may contain a ticket of this call.
     may_be_queued: bool,
-    /// The try that the store decides, if it was not answered yet.
+    /// The attempt that the store is deciding, if it was not answered yet.
     in_flight: Option<Try<D::Outcome>>,
 }
 
-/// A try that outlives its call, so that its grant can be taken back.
+/// An attempt that outlives its call, so that its grant can be revoked.
 type Try<O> = Pin<Box<dyn Future<Output = Result<O, Error>> + Send>>;
 
-/// The waiters stage: executes a decision, and waits until it may proceed. Returns by the deadline.
-/// The outcome is the last refusal if the time is over. Fails with [`Error::Ending`] if the server
-/// shuts down before that.
+/// Runs the waiting stage, which executes a decision and waits until it may proceed. Returns by the
+/// deadline. The outcome is the last refusal if the time is over. Fails with [`Error::Ending`] if
+/// the server shuts down before that.
 pub(crate) async fn wait<D>(
     engine: &Arc<Engine>,
     decision: D,
@@ -127,7 +128,7 @@ where
     call.run(until, deadline).await
 }
 
-/// Measures a wait until its call ends, also if its caller cancels it.
+/// Measures a wait until its call ends, even if its caller cancels it.
 struct TimedWait(Instant);
 
 impl Drop for TimedWait {
@@ -137,7 +138,7 @@ impl Drop for TimedWait {
     }
 }
 
-/// Has a waiting call follow the rules of the last reload, if there was one.
+/// Applies the rules of the last reload to a waiting call, if there was one.
 fn follow<D: Waits>(engine: &Engine, decision: &mut D) {
     if let Some(rules) = &*engine.hub().followed::<D::Rules>().load() {
         decision.follow(rules);
@@ -148,20 +149,20 @@ impl<D> WaitingCalls<D>
 where
     D: Waits<State: Sharded, Heartbeat: Decision<State: Sharded>>,
 {
-    /// The time that a heartbeat of this server is valid.
+    /// Returns the time for which a heartbeat of this server is valid.
     fn keep(&self) -> Millis {
         if self.engine.is_remote() { self.register.keep() } else { KEEP_ALONE }
     }
 
     /// Starts the heartbeat task if `is_due`.
     fn begin(&self, is_due: bool) {
-        // Without a runtime the process is ending: the tickets expire.
+        // Without a runtime, the process is ending, and the tickets expire.
         if is_due && let Ok(runtime) = Handle::try_current() {
             runtime.spawn(self.clone().heartbeat());
         }
     }
 
-    /// Sends heartbeats until no call waits.
+    /// Sends heartbeats until no call is waiting.
     async fn heartbeat(self) {
         while let Some(mut dues) = self.register.next(HEARTBEATS_MAX).await {
             dues.iter_mut().for_each(|due| follow(&self.engine, &mut due.asked));
@@ -173,7 +174,7 @@ where
                 })
             };
             let heartbeats: Vec<D::Heartbeat> = dues.iter().map(heartbeat).collect();
-            // A waiter that it wakes decides anew, and that answer waits for the disk.
+            // A waiter that it wakes decides again, and that answer waits for the disk.
             let deadline = monotonic() + HEARTBEAT_MAX;
             let answers = self.engine.store_unsynced(&heartbeats, deadline).await;
             let answers = answers.unwrap_or_else(|error| vec![Err(error); dues.len()]);
@@ -184,13 +185,13 @@ where
             if has_failed {
                 sleep(CROWDED).await;
             }
-            // On the embedded engine nothing above awaits: let calls of this thread run.
+            // On the embedded engine, nothing above awaits, so let calls of this thread run.
             yield_now().await;
         }
     }
 
-    /// Waits for a try whose call has ended. Revokes its grant, or leaves the queue that the try has
-    /// entered.
+    /// Waits for an attempt whose call has ended. Revokes its grant, or leaves the queue that the
+    /// attempt has entered.
     async fn abandon(self, decision: D, number: u64, in_flight: Try<D::Outcome>) {
         let Ok(outcome) = in_flight.await else { return };
         if let Some(revocation) = decision.revoke(&outcome) {
@@ -209,14 +210,14 @@ where
             Ok(HeartbeatAnswer { frees_in, again, proceeding }) => {
                 for (number, waiter) in proceeding {
                     if !hub.wake(number) {
-                        // The call has ended, and its leave was lost: send it again. The task runs
-                        // already.
+                        // The call has ended, and its request to leave was lost, so send it again.
+                        // The task is already running.
                         self.register.leave(asked.clone(), waiter, number);
                     }
                 }
                 (again, frees_in.map(Millis::duration))
             }
-            // Where the store is unreachable or the queue unreadable, each call asks and gets that
+            // If the store is unreachable or the queue unreadable, each call asks and gets that
             // error.
             Err(error) => {
                 tracing::debug!(%error, "a heartbeat of a queue failed");
@@ -241,7 +242,7 @@ where
     D: Waits<State: Sharded, Heartbeat: Decision<State: Sharded>>,
 {
     /// Asks, sleeps and asks again until the call may proceed or `until` has passed. `until` leaves
-    /// time for a last try before `deadline`.
+    /// time for a last attempt before `deadline`.
     async fn run(&mut self, until: Instant, deadline: Instant) -> Result<D::Outcome, Error> {
         let mut tries = Tries::default();
         loop {
@@ -249,7 +250,7 @@ where
             let wait = self.begin_try(&mut tries, until);
             let outcome = match self.ask(deadline).await {
                 Ok(outcome) => outcome,
-                // Certainly not executed: it left nothing in the queue.
+                // Certainly not executed, so it left nothing in the queue.
                 Err(error) if !error.is_unsure() && tries.refusal.is_none() => {
                     self.may_be_queued = was_queued;
                     return Err(error);
@@ -290,7 +291,7 @@ where
         }
     }
 
-    /// Executes the decision. If the call ends before the answer, a grant is taken back.
+    /// Executes the decision. If the call ends before the answer, a grant is revoked.
     async fn ask(&mut self, deadline: Instant) -> Result<D::Outcome, Error> {
         let (engine, decision) = (self.waiters.engine.clone(), self.decision.clone());
         let asked = Box::pin(async move { engine.store(&decision, deadline).await });
@@ -299,8 +300,8 @@ where
         answer
     }
 
-    /// Prepares the decision for the next try. Returns how long the call still waits; 0 for its last
-    /// try.
+    /// Prepares the decision for the next attempt. Returns how long the call will still wait; 0 for
+    /// its last attempt.
     fn begin_try(&mut self, tries: &mut Tries<D::Outcome>, until: Instant) -> Millis {
         let (engine, now) = (&self.waiters.engine, monotonic());
         if engine.hub().is_closed() && now < until {

@@ -1,17 +1,17 @@
 //! Counts the names, leases, queued tasks and bytes that each limited namespace has in Redis, for
 //! `names_max`, `leases_max`, `queued_max` and `bytes_max`.
 //!
-//! Each server counts for itself. It counts a namespace for a minute after a call that may add
-//! something. No capacity depends on a total (`redis/quota.rs`).
+//! Each server counts for itself. It counts a namespace for a minute after a call that may add to
+//! it. No capacity depends on a total (`redis/quota.rs`).
 //!
-//! - Leases and queued tasks: a walk through the pools of the namespace in the index. Each pool is
-//!   one small item of a script call.
+//! - Leases and queued tasks: it visits the pools of the namespace in the index. Each pool is one
+//!   small item of a script call.
 //! - Names and bytes: one SCAN of all keys for all namespaces, and the size of the index.
 //!
-//! A count begins every second, or as soon as the one before has ended. After each round trip it
-//! rests [`REST`] times as long, multiplied by the number of servers. So each of the two kinds
-//! takes at most 4 % of Redis's time, on all servers together. After a failed count the last one
-//! stays in use.
+//! A count starts every second, or as soon as the previous one has ended. After each round trip, it
+//! rests [`REST`] times as long, multiplied by the number of servers. Each of the two kinds
+//! therefore takes at most 4 % of Redis's time, for all servers together. If a count fails, the
+//! last one stays in use.
 
 use std::{
     collections::HashSet,
@@ -38,16 +38,16 @@ use tollgate_core::{
     time::monotonic,
 };
 
-/// The shortest time from the start of one count to the start of the next.
+/// Minimum time from the start of one count to the start of the next.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
-/// The time limit of one request.
+/// Time limit for one request.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
-/// Names in a page of the index. Their pools are counted in one round trip.
+/// Number of names in a page of the index. Their pools are counted in one round trip.
 const PAGE: u32 = 128;
-/// After a round trip the counter rests this many times as long.
+/// After a round trip, the counter rests this many times as long.
 const REST: u32 = 24;
-/// The longest rest, before it is multiplied by the number of servers. A round trip takes Redis a
-/// few milliseconds, however long the answer takes.
+/// Maximum rest, before it is multiplied by the number of servers. A round trip takes Redis a few
+/// milliseconds, however long the answer takes.
 const REST_MAX: Duration = Duration::from_millis(500);
 /// The log lines of failures.
 const HELD_FAILED: &str = "cannot count leases and queued tasks of a namespace: leases_max and \
@@ -55,8 +55,8 @@ const HELD_FAILED: &str = "cannot count leases and queued tasks of a namespace: 
 const NAMES_FAILED: &str = "cannot count the names and bytes of namespaces: names_max and bytes_max use the last count; it \
      tries again";
 
-/// Counts; never completes. `decision` creates the decision that counts the leases and queued tasks of
-/// a partition.
+/// Counts, and never completes. `decision` creates the decision that counts the leases and queued
+/// tasks of a partition.
 pub(crate) async fn count<D>(engine: &Redis, decision: impl Fn(Name) -> D)
 where
     D: Decision<Outcome = Footprint>,
@@ -93,8 +93,8 @@ where
     }
 }
 
-/// The leases and queued tasks of the namespace with this prefix. Unreadable pools are logged and
-/// left out.
+/// Returns the leases and queued tasks of the namespace with this prefix. Unreadable pools are
+/// logged and skipped.
 async fn held<D>(
     engine: &Redis,
     prefix: &[u8],
@@ -107,7 +107,7 @@ where
 {
     let namespace = namespace(prefix)?;
     let index = IndexOf { capability: D::State::CAPABILITY, is_default: namespace.is_default() };
-    // A new registration moves a name to the end of the index, where the walk finds it again.
+    // A new registration moves a name to the end of the index, where it is found again.
     let (mut seen, hasher) = (HashSet::new(), RandomState::new());
     let (mut total, mut after) = (Footprint::default(), None);
     loop {
@@ -139,7 +139,8 @@ where
     }
 }
 
-/// Counts names and bytes; never completes. `S` is the listed state, whose names are in the index.
+/// Counts names and bytes, and never completes. `S` is the listed state, whose names are in the
+/// index.
 async fn count_names<S: State>(engine: &Redis) {
     let failures = Failures::new(NAMES_FAILED);
     loop {
@@ -168,7 +169,8 @@ async fn count_names<S: State>(engine: &Redis) {
 /// The namespaces whose totals are counted, by prefix.
 type Wanted = [(Box<[u8]>, Arc<NamespaceUse>)];
 
-/// The number of names of each of the first namespaces, in their order, and the bytes of the others.
+/// Returns the number of names of each of the first namespaces, in order, and the bytes of the
+/// others.
 async fn names<S: State>(
     engine: &Redis,
     of_names: &Wanted,
@@ -200,13 +202,13 @@ async fn names<S: State>(
     Ok((names, bytes))
 }
 
-/// The namespace with this prefix.
+/// Returns the namespace with this prefix.
 fn namespace(prefix: &[u8]) -> Result<Namespace, Error> {
     let invalid = |why: &str| Error::Corrupt(format!("the name of a namespace {why}"));
     Namespace::parse(Namespace::split(prefix).0).map_err(invalid)
 }
 
-/// Rests after a round trip that began at `begin`.
+/// Rests after a round trip that started at `begin`.
 async fn rest(begin: Instant, servers: u32) {
     sleep((REST * begin.elapsed()).min(REST_MAX) * servers).await;
 }

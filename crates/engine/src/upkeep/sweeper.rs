@@ -1,13 +1,14 @@
-//! The sweeper: expires leases and queued tasks in the background.
+//! The sweeper expires leases and queued tasks in the background.
 //!
-//! To decisions, a lease ends the moment it expires. The sweeper removes it from the pool's list,
-//! which writes its event, wakes up the next waiter and dispatches retries in time although nobody
-//! calls. [`Engine::sweep`](crate::Engine::sweep) runs for the life of the server, one pass every 500 ms.
+//! For decisions, a lease ends the moment it expires. The sweeper removes it from the pool's list,
+//! which writes its event, wakes the next waiter and dispatches retries on time even if nobody
+//! calls. [`Engine::sweep`](crate::Engine::sweep) runs for the lifetime of the server, with one
+//! pass every 500 ms.
 //!
-//! An embedded engine looks through its own shards ([`local`]). Of the servers that share a Redis,
-//! one sweeps, by a schedule in Redis ([`shared`]). The default namespace and all others have a
-//! schedule each, swept side by side, so that one never waits for the other. A sweep is a decision like any other
-//! (`SweepPool`), so two sweeping servers do no harm.
+//! An embedded engine searches its own shards ([`local`]). One of the servers that share a Redis
+//! sweeps, following a schedule in Redis ([`shared`]). There is one schedule for the default
+//! namespace and one for all others. They are swept concurrently, so that neither waits for the
+//! other. A sweep is a decision like any other (`SweepPool`), so two sweeping servers do no harm.
 
 mod local;
 mod shared;
@@ -25,15 +26,15 @@ use tollgate_core::{Decision, State, Swept, names::Name, time::monotonic};
 
 /// The time from the start of one pass to the start of the next.
 const SWEEP_EVERY: Duration = Duration::from_millis(500);
-/// The time limit of one request of the sweeper.
+/// Time limit for one request of the sweeper.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
-/// The longest time that a pass spends on due work.
+/// Maximum time that a pass spends on due work.
 const PASS_MAX: Duration = Duration::from_secs(1);
 
 /// The log line of failures.
-const FAILED: &str = "the sweeper failed: events of expired leases come late; it tries again";
+const FAILED: &str = "the sweeper failed: events of expired leases are delayed; it tries again";
 
-/// Sweeps an embedded engine for ever. `decision` creates the sweep decision of a partition.
+/// Sweeps an embedded engine forever. `decision` creates the sweep decision for a partition.
 pub(crate) async fn sweep_embedded<D>(engine: &Embedded, decision: impl Fn(Name) -> D)
 where
     D: Decision<State: Tabled, Outcome = Swept>,
@@ -41,7 +42,7 @@ where
     let (failures, mut pass) = (Failures::new(FAILED), local::Pass::default());
     loop {
         let next = monotonic() + SWEEP_EVERY;
-        // An unusable store is reported elsewhere, and swept later.
+        // An unusable store is reported elsewhere and swept later.
         if engine.check().is_ok() {
             pass.run(engine, &decision, &failures).await;
         }
@@ -49,7 +50,7 @@ where
     }
 }
 
-/// Sweeps a Redis for ever.
+/// Sweeps a Redis forever.
 pub(crate) async fn sweep_redis<D>(engine: &Redis, decision: impl Fn(Name) -> D)
 where
     D: Decision<State: Tabled, Outcome = Swept>,

@@ -242,7 +242,7 @@ mod tests {
     use super::*;
     use crate::options::tests::parse;
 
-    /// One task that is completed at its first attempt, and one that is dead after it.
+    /// Returns one task that is completed at its first attempt, and one that is dead after it.
     fn verdict(lists: Option<(usize, usize)>, seen: &EventTotals) -> String {
         let flags = "--queued --tasks 2 --devices 2 --max-attempts 1 --payload 0";
         let queue = TaskQueue::new(&parse(flags).expect("good flags"), "7");

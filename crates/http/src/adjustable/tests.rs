@@ -59,8 +59,8 @@ impl Model {
                 let fits = self.in_use() + number as usize <= self.max;
                 let is_alone = self.waiting.is_empty();
                 let taken = semaphore.try_acquire_many_owned(number);
-                assert!(taken.is_err() || fits, "more than the limit was given out");
-                assert!(taken.is_ok() || !fits || !is_alone, "a free permit was not given out");
+                assert!(taken.is_err() || fits, "more permits than the limit were granted");
+                assert!(taken.is_ok() || !fits || !is_alone, "a free permit was not granted");
                 self.acquired.extend(taken);
             }
             Step::Wait(number) => {
@@ -77,7 +77,7 @@ impl Model {
             }
             Step::Return(..) | Step::Cancel(_) => {}
         }
-        // A waiter is polled, as a task is.
+        // Polls the waiter as its task would.
         let (acquired, waiting) = (&mut self.acquired, &mut self.waiting);
         waiting.retain_mut(|waiter| match waiter.now_or_never() {
             Some(permit) => {
@@ -94,8 +94,8 @@ impl Model {
 }
 
 proptest! {
-    /// Without waiters exactly the limit less the use is free; nothing above it is given out, and
-    /// nothing in use is taken away. At the end every permit is back, once.
+    /// Without waiters, exactly the limit minus the usage is free; nothing beyond it is granted,
+    /// and nothing in use is revoked. At the end, every permit has been returned exactly once.
     #[test]
     fn no_permit_is_lost_or_doubled(max in 0..=MOST, steps in vec(step(), 0..200)) {
         let permits = AdjustablePermits::new(max);
@@ -112,9 +112,9 @@ proptest! {
     }
 }
 
-/// A lower limit holds while others change it, take permits and return them.
+/// A lower limit is respected while other threads change it, acquire permits and return them.
 #[test]
-fn changes_beside_running_callers_keep_the_accounts() {
+fn concurrent_changes_and_callers_leave_the_right_number_of_permits() {
     let permits = AdjustablePermits::new(MOST);
     let quota = AdjustableQuota::new(MOST);
     thread::scope(|scope| {
@@ -142,9 +142,9 @@ fn changes_beside_running_callers_keep_the_accounts() {
     assert_eq!(quota.used(), 0);
 }
 
-/// The withdrawals that wait are as many as the permits in use need.
+/// There are only as many waiting withdrawals as the permits in use require.
 #[test]
-fn many_changes_while_a_permit_is_held_keep_no_memory() {
+fn many_changes_while_a_permit_is_in_use_do_not_accumulate_withdrawals() {
     let permits = AdjustablePermits::new(MOST);
     let acquired = permits.semaphore().clone().try_acquire_many_owned(MOST as u32).unwrap();
     for _ in 0..1_000 {

@@ -43,12 +43,12 @@ fn encoded(message: &impl Message) -> Vec<u8> {
     bytes
 }
 
-/// The body of an answer: message, trailers, and accounting of unread bytes.
+/// The body of an answer: its message and trailers, and the accounting of unread bytes.
 #[derive(Debug, Default)]
 pub struct AnswerBody(Rest);
 
-/// The part of an answer that is still to be sent. Small, because the task of a stream contains it,
-/// and takes a fast path of mimalloc up to 256 bytes.
+/// The part of an answer that is still to be sent. It is small because it is part of the task of a
+/// stream, which mimalloc allocates on a fast path up to 256 bytes.
 #[derive(Debug, Default)]
 enum Rest {
     /// A short message with its prefix, then the status OK.
@@ -60,7 +60,7 @@ enum Rest {
     /// Nothing.
     #[default]
     Done,
-    /// Chunks that may be large.
+    /// Chunks that may be large, with their accounting.
     Counted(Box<Counted>),
 }
 
@@ -70,9 +70,9 @@ struct Counted {
     source: NextChunk,
     /// The accounting of the connection.
     budget: Arc<ConnectionBudget>,
-    /// The permit of a listing, until its answer is sent.
+    /// The permit of a listing, which is kept until its answer is sent.
     _listing: Option<Permits>,
-    /// The action for when the message is sent.
+    /// The action to run when the message is sent.
     on_sent: Option<OnSent>,
     /// Completes when the last large chunk, or the message with the action, is sent.
     sending: Option<oneshot::Receiver<()>>,
@@ -91,11 +91,11 @@ enum NextChunk {
     Status,
     /// Nothing.
     Done,
-    /// A body of tonic, and the error that ends its request early.
+    /// A body from tonic, and the error that ends its request early.
     Tonic(tonic::body::Body, Option<EarlyEnd>),
 }
 
-/// Returns the end of an answer with an error.
+/// Returns the trailers of an answer that ends with an error.
 fn error(status: &Status) -> Frame<Bytes> {
     let mut trailers = HeaderMap::new();
     // The message is ASCII, so it fits into a header.
@@ -103,18 +103,18 @@ fn error(status: &Status) -> Frame<Bytes> {
     Frame::trailers(trailers)
 }
 
-/// The status code in headers or trailers, without a copy of the status; `None` if it follows
+/// Returns the status code in headers or trailers without copying the status; `None` if it follows
 /// later.
 pub(crate) fn code_of(headers: &HeaderMap) -> Option<Code> {
     headers.get(STATUS).map(|status| Code::from_bytes(status.as_bytes()))
 }
 
-/// The status code of trailers.
+/// Returns the status code of trailers.
 fn code(end: &Frame<Bytes>) -> Code {
     end.trailers_ref().and_then(code_of).unwrap_or(Code::Unknown)
 }
 
-/// Returns the end of an answer with the status OK.
+/// Returns the trailers of an answer with the status OK.
 fn ok() -> Frame<Bytes> {
     let mut trailers = HeaderMap::with_capacity(1);
     trailers.insert(STATUS, OK);
@@ -139,8 +139,8 @@ impl AnswerBody {
         AnswerBody(Rest::Text(text))
     }
 
-    /// Wraps a body of tonic; `listing` is the permit if it answers a listing. An `early_end` of the
-    /// request replaces the status, because services of streams end a rejected one with OK.
+    /// Wraps a body from tonic; `listing` is the permit if it answers a listing. An `early_end` of
+    /// the request replaces the status, because streaming services end a rejected stream with OK.
     pub(crate) fn other(
         body: tonic::body::Body,
         budget: Arc<ConnectionBudget>,
@@ -151,7 +151,7 @@ impl AnswerBody {
         AnswerBody::counted(NextChunk::Tonic(body, early_end), budget, listing, on_sent)
     }
 
-    /// Counts the end of a call when its status is handed on.
+    /// Counts the end of a call when its status is passed to hyper.
     pub(crate) fn count(&mut self, call: CountedCall) {
         match &mut self.0 {
             Rest::Counted(counted) if matches!(counted.source, NextChunk::Tonic(..)) => {
@@ -163,7 +163,7 @@ impl AnswerBody {
         }
     }
 
-    /// Ends the span of a call when its status is handed on.
+    /// Ends the span of a call when its status is passed to hyper.
     pub(crate) fn end_with(&mut self, span: Box<dyn SampledCall>) {
         match &mut self.0 {
             Rest::Counted(counted) if matches!(counted.source, NextChunk::Tonic(..)) => {
@@ -204,8 +204,8 @@ impl Counted {
         }
     }
 
-    /// Returns a chunk as a frame and accounts for it. A large chunk without permits ends the answer
-    /// with DEADLINE_EXCEEDED, because the call was executed.
+    /// Returns a chunk as a frame and accounts for it. If there are no permits for a large chunk,
+    /// the answer ends with DEADLINE_EXCEEDED, because the call was already executed.
     fn frame(&mut self, data: Bytes) -> Frame<Bytes> {
         let is_large = data.len() >= LARGE;
         if !is_large && self.on_sent.is_none() {
@@ -280,7 +280,7 @@ impl Counted {
 struct UnsentChunk {
     data: Bytes,
     _permits: Option<Permits>,
-    /// Dropped with the data, which completes `sending`.
+    /// Dropped together with the data, which completes `sending`.
     _sent: oneshot::Sender<()>,
 }
 

@@ -1,9 +1,9 @@
 //! Messages that are compressed with gzip.
 //!
 //! The last four bytes of a gzip member are the length of its content. The whole member is received
-//! first. Then permits for that length are reserved, and nothing beyond it is inflated. If a message
-//! were inflated as its data arrives, permits would be reserved in steps, and calls that each have a
-//! part of their permits could wait for each other for ever.
+//! first. Then permits for that length are reserved, and nothing beyond it is inflated. If a
+//! message were inflated as its data arrives, permits would be reserved in steps, and calls that
+//! each have some of their permits could wait for each other forever.
 //!
 //! Inflating 4 MiB can take 20 ms. So a thread inflates one long member at a time, in pieces, and
 //! serves other calls after each piece.
@@ -23,13 +23,13 @@ use tonic::Status;
 use super::{FRAME_BYTES_MAX, PREFIX, messages::too_large};
 use crate::rejections::Rejections;
 
-/// How much shorter gzip makes data at most: two bits stand for up to 258 bytes.
+/// Maximum compression ratio of gzip: two bits represent up to 258 bytes.
 const RATIO_MAX: usize = 258 * 8 / 2;
 /// Bytes of content that are inflated without a pause, in at most 0.1 ms.
 const PIECE: u32 = FRAME_BYTES_MAX;
 
 thread_local! {
-    /// The right to inflate a content of more than a piece.
+    /// The right to inflate content that is longer than one piece.
     static INFLATING: Arc<Semaphore> = Arc::new(Semaphore::new(1));
 }
 
@@ -64,12 +64,12 @@ impl Gathered {
         self.data.extend_from_slice(data);
     }
 
-    /// Removes all received data.
+    /// Removes and returns all received data.
     pub(super) fn drain(&mut self) -> Bytes {
         self.data.split().freeze()
     }
 
-    /// Removes the next message, of at most `longest` bytes.
+    /// Removes and returns the next message, of at most `longest` bytes.
     pub(super) fn next(
         &mut self,
         longest: usize,
@@ -105,17 +105,17 @@ impl Gathered {
     }
 }
 
-/// Returns the length of a member's content, as its end states it. `None` if no content of that
-/// length could be so short.
+/// Returns the length of a member's content as stated at its end; `None` if content of that length
+/// cannot be compressed that far.
 fn content_length(member: &[u8]) -> Option<u32> {
     let length = member.last_chunk().map(|length| u32::from_le_bytes(*length));
     length.filter(|length| *length as usize / RATIO_MAX <= member.len())
 }
 
-/// Inflates a member in pieces, when no other member of this thread is being inflated. Returns and
-/// fails as [`Content::end`].
+/// Inflates a member in pieces, once no other member is being inflated on this thread. Returns and
+/// fails as [`Content::end`] does.
 ///
-/// The caller must poll it whenever it is woken, because other calls wait for it.
+/// The caller must poll it whenever it is woken, because other calls may be waiting for it.
 pub(super) async fn inflate(
     member: Bytes,
     length: u32,
@@ -131,9 +131,9 @@ pub(super) async fn inflate(
     content.end()
 }
 
-/// The content of a member, inflated up to some byte.
+/// The content of a member, which has been inflated in part.
 struct Content<'a> {
-    /// Ends one byte after the stated length: a longer content shows in that byte.
+    /// Ends one byte after the stated length, so that longer content is detected by that byte.
     rest: Take<GzDecoder<&'a [u8]>>,
     length: usize,
     /// An uncompressed message with its prefix.

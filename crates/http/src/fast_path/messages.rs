@@ -1,8 +1,8 @@
 //! The messages in the body of a request.
 //!
-//! A message has a prefix of five bytes: a flag for compression and a length of four bytes, big-endian.
-//! Prefixes and messages can be split over frames in any way. A length above the maximum is rejected
-//! when the prefix is known, before the message is received.
+//! A message has a prefix of five bytes: a flag for compression and a length of four bytes,
+//! big-endian. Prefixes and messages can be split over frames in any way. A length above the
+//! maximum is rejected as soon as the prefix is known, before the message is received.
 
 use tonic::Status;
 
@@ -10,7 +10,7 @@ use super::PREFIX;
 use crate::rejections::Rejections;
 use tollgate_telemetry::limits::ReachedLimit;
 
-/// The position of a body in its messages.
+/// The current position in the messages of a body.
 #[derive(Debug)]
 pub(super) struct Messages {
     /// The longest message of the service.
@@ -22,17 +22,17 @@ pub(super) struct Messages {
     known: usize,
     /// The number of missing bytes of the current message.
     rest: usize,
-    /// Whether a message is complete.
+    /// Whether any message is complete.
     is_any: bool,
 }
 
 impl Messages {
-    /// The state before the first byte of a body.
+    /// Creates the state before the first byte of a body.
     pub(super) fn new(longest: usize, rejections: &'static Rejections) -> Messages {
         Messages { longest, rejections, prefix: [0; PREFIX], known: 0, rest: 0, is_any: false }
     }
 
-    /// The longest message of the service, compressed or not.
+    /// Returns the maximum message length of the service, compressed or not.
     pub(super) fn longest(&self) -> usize {
         self.longest
     }
@@ -65,7 +65,7 @@ impl Messages {
         Ok(self.rest)
     }
 
-    /// Returns the length of the current message, or of the last one, if it is compressed.
+    /// Returns the length of the current or the last message if it is compressed.
     pub(super) fn compressed(&self) -> Option<usize> {
         (self.prefix[0] == 1).then(|| self.length())
     }
@@ -75,14 +75,14 @@ impl Messages {
         self.is_any && self.known == 0
     }
 
-    /// The length in the prefix, bytes.
+    /// Returns the length in the prefix, in bytes.
     fn length(&self) -> usize {
         let [_, length @ ..] = self.prefix;
         u32::from_be_bytes(length) as usize
     }
 }
 
-/// The error of a message that is too long, as sent or uncompressed.
+/// Returns the error for a message that is too long, as sent or when uncompressed.
 pub(super) fn too_large(rejections: &Rejections) -> Status {
     ReachedLimit::MessageBytes.record();
     rejections.message_too_large()
@@ -96,7 +96,8 @@ mod tests {
     #[test]
     fn messages_are_found_in_pieces_of_any_size() {
         let body = [&[0, 0, 0, 0, 2, 7, 7][..], &[1, 0, 0, 0, 0], &[0, 0, 0, 0, 1, 7]].concat();
-        // By bytes before it: what the message still lacks, and whether none has begun.
+        // For each number of received bytes: how many bytes of the message are missing, and whether
+        // the position is between messages.
         let expected = [
             (0, false),
             (0, false),

@@ -1,4 +1,4 @@
-//! The body of a call, with the frames that were read before its path was chosen.
+//! The body of a call, including the frames that were read before its path was chosen.
 
 use std::{
     fmt,
@@ -45,8 +45,8 @@ impl RequestBody {
     }
 
     /// Returns the message of the call if it is complete in one frame and nothing follows.
-    /// Otherwise `None`, and tonic takes the call. Waits until the deadline of the call; `default`
-    /// is the deadline of calls without one.
+    /// Otherwise returns `None`, and tonic serves the call. Waits until the deadline of the call;
+    /// `default` is the deadline of calls that specify none.
     pub(super) async fn message(
         &mut self,
         headers: &HeaderMap,
@@ -61,7 +61,7 @@ impl RequestBody {
     }
 
     /// Starts the timer and the accounting: data after the deadline of the call is an error.
-    /// `default` is the deadline of calls without one. Returns the start of the wait.
+    /// `default` is the deadline of calls that specify none. Returns the start of the wait.
     pub(crate) fn await_by_deadline(
         &mut self,
         headers: &HeaderMap,
@@ -106,8 +106,7 @@ impl RequestBody {
         self.unfinished.as_ref().map(|unfinished| unfinished.permits())
     }
 
-    /// Returns the error that ends the request early, if the body had to wait and once there is
-    /// one.
+    /// Returns the slot for the error that ends the request early, if the body had to wait.
     pub(crate) fn early_end(&self) -> Option<EarlyEnd> {
         self.unfinished.as_ref().map(|unfinished| unfinished.early_end())
     }
@@ -129,13 +128,13 @@ impl RequestBody {
         }
         let whole = match self.next {
             None => self.whole.take(),
-            // More data follows the message, or it was rejected.
+            // More data follows the message, or the body ended with an error.
             Some(_) => None,
         };
         Poll::Ready(whole.map(|mut frame| frame.split_off(PREFIX)))
     }
 
-    /// Reads until the message and its end are complete, or until other data comes.
+    /// Reads until the message and its end are complete, or until other data arrives.
     fn poll_whole(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while self.whole.is_none() || !self.is_read() {
             match ready!(self.poll_rest(cx)) {

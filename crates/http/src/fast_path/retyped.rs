@@ -1,4 +1,4 @@
-//! Replaces errors that tonic creates by errors with a message and details.
+//! Replaces errors that tonic creates with errors that have a message and details.
 //!
 //! tonic answers an unknown RPC with a bare UNIMPLEMENTED, without a message.
 
@@ -16,8 +16,8 @@ use crate::{
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 
-/// Returns tonic's answer to a call. If it is an error without details, it is replaced. `early_end`
-/// is the error that ends the request of a stream early.
+/// Returns tonic's answer to a call, after replacing it if it is an error without details.
+/// `early_end` is the error that ends the request of a stream early.
 pub(crate) fn retyped(
     path: &Uri,
     mut answer: Response<tonic::body::Body>,
@@ -33,7 +33,7 @@ pub(crate) fn retyped(
     answer.map(|body| AnswerBody::other(body, budget, listing, early_end, on_sent))
 }
 
-/// Whether headers are UNIMPLEMENTED without a message and details.
+/// Whether the headers contain UNIMPLEMENTED without a message and details.
 fn is_bare(headers: &HeaderMap) -> bool {
     // A status in the headers means an answer without a message.
     let code = headers.get(STATUS).map(|status| Code::from_bytes(status.as_bytes()));

@@ -30,18 +30,18 @@ use crate::{
 };
 use tollgate_telemetry::limits::ReachedLimit;
 
-/// Bytes of a stream without its headers.
+/// Memory of a stream without its headers, in bytes.
 const STREAM_BYTES: usize = 512;
 /// Bytes that are reserved at a time for messages after the first.
 const STEP: usize = 4 * 1024;
 
-/// The permits of a request, until its call is answered.
+/// The permits of a request, which are kept until its call is answered.
 pub(crate) type RequestPermits = Arc<Mutex<Vec<Permits>>>;
 
 /// The error that ended a request before its call was answered.
 pub(crate) type EarlyEnd = Arc<OnceLock<Status>>;
 
-/// A frame of a body that was read.
+/// A frame that was read from a body, or an error.
 pub(super) type Read = Result<Frame<Bytes>, StdError>;
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -60,11 +60,12 @@ pub(super) struct Unfinished {
     received: usize,
     /// The number of bytes with permits.
     reserved: usize,
-    /// Whether the last permits are for the longest message of the service.
+    /// Whether the last permits cover the longest message of the service.
     is_longest: bool,
-    /// Received data that is not handed on yet.
+    /// Received data that is not passed on yet.
     data: Data,
-    /// The permits or the message that the request waits for. Meanwhile nothing is handed on or read.
+    /// The permits or the message that the request is waiting for. Until they arrive, nothing is
+    /// passed on or read.
     waits: Option<Awaited>,
 }
 
@@ -76,7 +77,7 @@ enum Awaited {
     Message(Boxed<Result<Bytes, Status>>),
 }
 
-/// Data that is not handed on yet.
+/// Data that is not passed on yet.
 enum Data {
     /// A received frame, unchanged.
     Plain(Option<Bytes>),
@@ -86,7 +87,7 @@ enum Data {
 
 impl Unfinished {
     /// Creates the wait for a request with these headers and frames that were read already. The
-    /// rest must come by the deadline of the call, and within the time that messages have.
+    /// rest must arrive by the deadline of the call and within the message timeout.
     pub(super) fn new(
         headers: &HeaderMap,
         default: Duration,
@@ -132,7 +133,7 @@ impl Unfinished {
         self.budget.rejections()
     }
 
-    /// Whether all received frames are handed on.
+    /// Whether all received frames have been passed on.
     pub(super) fn is_empty(&self) -> bool {
         let is_empty = match &self.data {
             Data::Plain(data) => data.is_none(),
@@ -147,7 +148,7 @@ impl Unfinished {
         self.reserve_now(STREAM_BYTES + fields.sum::<usize>())
     }
 
-    /// Reads the next frame. Compressed messages come uncompressed, each in a frame.
+    /// Reads the next frame. Compressed messages are returned uncompressed, each in its own frame.
     pub(super) fn poll_frame(
         &mut self,
         rest: &mut Incoming,
@@ -181,7 +182,7 @@ impl Unfinished {
             }
             match self.next() {
                 Ok(Some(data)) => return Poll::Ready(Some(Ok(Frame::data(data)))),
-                // Registers its waker.
+                // Poll again, so that the new wait registers the waker.
                 Ok(None) if self.waits.is_some() => continue,
                 Ok(None) => {}
                 Err(rejected) => return self.reject(rejected),
@@ -213,7 +214,7 @@ impl Unfinished {
     fn end(&self) -> Poll<Option<Read>> {
         ReachedLimit::MessageTime.record();
         if self.messages.is_between() {
-            // A stream without a further request for now, or a request without the end of its stream.
+            // Between two requests of a stream, or after a request whose stream has not ended yet.
             return Poll::Ready(Some(Err(self.rejections().message_incomplete().into())));
         }
         self.reject(self.rejections().message_incomplete())
@@ -224,7 +225,7 @@ impl Unfinished {
         Poll::Ready(Some(Err(status.into())))
     }
 
-    /// Hands on the end of the data, after an incomplete last message.
+    /// Returns the end of the data, after an incomplete last message if there is one.
     fn hand_on(&mut self, end: Option<Read>) -> Poll<Option<Read>> {
         match &mut self.data {
             Data::Gzip(data) if !data.is_empty() => {
@@ -247,8 +248,8 @@ impl Unfinished {
                 gathered.push(&data);
                 let length = self.messages.compressed().unwrap_or_default();
                 if is_first && length >= LARGE_REQUEST {
-                    // Large permits are reserved once: calls that have some could wait for
-                    // each other.
+                    // Permits for a large message are reserved in one step, because calls that have
+                    // only some of theirs could wait for each other.
                     needed = PREFIX + self.messages.longest();
                     self.is_longest = true;
                 }
@@ -265,7 +266,8 @@ impl Unfinished {
         self.reserve_now(missing)
     }
 
-    /// Returns the next data that has its permits. `None` if more must be read or waited for.
+    /// Returns the next data whose permits are reserved. Returns `None` if more must be read, or
+    /// permits or a message awaited.
     fn next(&mut self) -> Result<Option<Bytes>, Status> {
         while self.waits.is_none() {
             let gathered = match &mut self.data {
@@ -286,7 +288,7 @@ impl Unfinished {
         Ok(None)
     }
 
-    /// Reserves permits for the content of a compressed message. Small contents need none, as
+    /// Reserves permits for the content of a compressed message. Small content needs none, like
     /// small messages that are not compressed.
     fn reserve_content(&mut self, bytes: usize) -> Result<(), Status> {
         if mem::take(&mut self.is_longest) {
@@ -302,7 +304,7 @@ impl Unfinished {
     /// Reserves permits; large messages may wait for others of the connection.
     fn reserve(&mut self, bytes: usize) -> Result<(), Status> {
         let mut waiting: Boxed<_> = Box::pin(self.budget.clone().request(bytes));
-        // Usually nothing is waited for.
+        // Usually the permits are available immediately.
         match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(permits) => {
                 let permits = permits.ok_or_else(|| no_permits(self.rejections()))?;
@@ -322,7 +324,7 @@ impl Unfinished {
     }
 }
 
-/// Returns the error of a request without permits, and counts it.
+/// Returns the error for a request without permits, and counts it.
 fn no_permits(rejections: &Rejections) -> Status {
     ReachedLimit::RequestBytes.record();
     rejections.too_many_request_bytes()

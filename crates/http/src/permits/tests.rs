@@ -1,4 +1,4 @@
-//! Permits of connections, peers and servers.
+//! Tests permits of connections, peers and servers.
 
 use futures_util::FutureExt;
 
@@ -51,7 +51,7 @@ async fn a_peer_uses_at_most_half_of_the_permits_of_the_server() {
     let connect = |host| {
         ConnectionBudget::new(peers.connect([192, 0, 2, host].into(), 100).unwrap(), &SAMPLE)
     };
-    // Uses as much as one peer may through connections of this number.
+    // Uses as much as one peer may, over this number of connections.
     let use_all = async |host, connections: usize| {
         let (mut budgets, mut requests, mut answers, mut listings) =
             (vec![], vec![], vec![], vec![]);
@@ -72,7 +72,7 @@ async fn a_peer_uses_at_most_half_of_the_permits_of_the_server() {
     assert_eq!((one.1.len(), one.3.len()), (32 / 6, 16));
     let other = use_all(2, 4).await;
     assert_eq!((other.1.len(), other.2.len(), other.3.len()), (4, 32, 16));
-    // A connection that uses nothing is answered, whatever other connections of its peer use.
+    // A connection that uses nothing is answered, however much other connections of its peer use.
     assert!(connect(1).may_answer());
     drop(one);
     let third = use_all(3, 4).await;

@@ -1,11 +1,11 @@
 //! The calls of each tenant of a thread.
 //!
-//! In a long queue, the calls of a tenant overtake the others while the tenant makes at most half of
-//! an equal part of the calls: the number of calls of the previous interval, divided by the number of
-//! tenants that called. So one tenant cannot delay the few calls of another one. Calls that overtake
-//! use at most half of the thread.
+//! In a long queue, the calls of a tenant overtake others while the tenant makes at most half of
+//! its equal share of the calls. An equal share is the number of calls in the previous interval
+//! divided by the number of tenants that called. One tenant therefore cannot delay the few calls of
+//! another. Calls that overtake use at most half of the thread.
 
-/// The maximum number of tenants that are counted. Calls of further ones overtake no others.
+/// The maximum number of tenants that are counted. Calls of further tenants do not overtake others.
 const TENANTS_MAX: usize = 64;
 
 /// The calls of each tenant in the current and the previous interval.
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_below_half_of_an_equal_part_overtakes() {
+    fn a_tenant_below_half_of_its_equal_share_overtakes() {
         let mut all = TenantCalls::new();
         let mut now = 10 * INTERVAL;
         assert_eq!(calls(&mut all, 1, 1000, now), 0, "no other tenant calls");
@@ -91,13 +91,13 @@ mod tests {
             assert_eq!(all.counts.len(), 2);
         }
         assert_eq!(calls(&mut all, 2, 10, now), 10);
-        // Two tenants and 1,020 calls: up to 255 of an interval.
+        // Two tenants and 1,020 calls: up to 255 calls per interval may overtake.
         now += INTERVAL;
         assert_eq!(calls(&mut all, 2, 1000, now), 255);
     }
 
     #[test]
-    fn old_counts_and_further_tenants_overtake_nobody() {
+    fn tenants_with_old_counts_and_further_tenants_overtake_nobody() {
         let mut all = TenantCalls::new();
         let now = 10 * INTERVAL;
         calls(&mut all, 1, 1000, now);

@@ -2,8 +2,8 @@ use super::*;
 
 const MILLI: u64 = 1000;
 
-/// Lets calls pass for `time` µs: every `each` µs one starts that has waited `wait` µs. The
-/// length of the queue follows from that.
+/// Runs calls for `time` µs: every `each` µs, one starts that has waited `wait` µs. The length of
+/// the queue follows from that.
 fn run(queue: &CallQueue, now: &mut u64, time: u64, each: u64, wait: u64) {
     let ahead = (wait / each) as u32;
     queue.waiting.set(ahead);
@@ -36,7 +36,7 @@ fn a_long_queue_is_shared_by_the_tenants_of_recent_calls() {
     for passed in 1..=2 {
         queue.count_skips(b"", now + passed * INTERVAL);
     }
-    assert!(!queue.is_shared(), "the other one calls no longer");
+    assert!(!queue.is_shared(), "the other tenant no longer calls");
     queue.tenants.borrow_mut().count(b"team-1", now + 2 * INTERVAL);
     queue.waiting.set(0);
     for _ in 0..TIMED {
@@ -61,7 +61,7 @@ fn a_burst_is_accepted_as_far_as_it_can_be_answered_in_time() {
 fn a_standing_queue_rejects_calls_with_little_time_first() {
     let (queue, mut now) = (CallQueue::new(), 10_000 * MILLI);
     run(&queue, &mut now, 500 * MILLI, 100, 50 * MILLI);
-    // 50 ms in the socket and 50 ms in the queue.
+    // The expected wait is 50 ms in the socket and 50 ms in the queue.
     assert!(!queue.accepts(now, 300 * MILLI, false) && queue.accepts(now, 500 * MILLI, false));
     assert!(queue.accepts(now, 300 * MILLI, true), "it frees capacity");
     assert!(!queue.accepts(now, 50 * MILLI, true), "it would be too late");
@@ -73,7 +73,7 @@ fn old_measurements_do_not_count() {
     run(&queue, &mut now, 500 * MILLI, 100, 50 * MILLI);
     now += 1000 * MILLI;
     assert!(queue.accepts(now, 300 * MILLI, false));
-    // And a queue that is short again stands no longer.
+    // A queue that has become short again is no longer standing.
     run(&queue, &mut now, 300 * MILLI, 100, 50 * MILLI);
     run(&queue, &mut now, 300 * MILLI, 100, 5 * MILLI);
     queue.waiting.set(500);

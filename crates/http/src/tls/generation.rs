@@ -1,4 +1,4 @@
-//! A generation of certificates: certificate, key, authorities and revocation lists. It is
+//! A generation of certificates (certificate, key, authorities and revocation lists), which is
 //! validated as a whole.
 
 use std::{
@@ -54,7 +54,7 @@ pub struct ClientFiles {
 #[derive(Debug, Clone)]
 pub struct TlsGeneration {
     pub(super) config: Arc<ServerConfig>,
-    /// Age at which a connection ends gracefully, with jitter of 10 %. `None` for no limit.
+    /// Age at which a connection ends gracefully, with a jitter of 10 %. `None` means no limit.
     pub(super) max_connection_age: Option<Duration>,
     /// The file of the private key.
     key: PathBuf,
@@ -95,7 +95,7 @@ struct ClientContents {
 }
 
 impl TlsContents {
-    /// Loads the files with `read`. A file that cannot be read has its error as contents.
+    /// Loads the files with `read`. For a file that cannot be read, the contents are the error.
     pub fn load(files: &TlsFiles, read: impl Fn(&Path) -> io::Result<Vec<u8>>) -> TlsContents {
         let load = |key, path: &Path| TlsFile { key, path: path.to_owned(), bytes: read(path) };
         let client = files.client.as_ref().map(|client| ClientContents {
@@ -106,14 +106,15 @@ impl TlsContents {
         TlsContents { cert: load("cert", &files.cert), key: load("key", &files.key), client }
     }
 
-    /// Builds the generation. Fails if a file or their combination is not usable; the error names
-    /// the key, the file and the reason.
+    /// Builds the generation. Fails if a file or the combination of files is not usable; the error
+    /// names the key, the file and the reason.
     pub fn build(&self, max_connection_age: Option<Duration>) -> Result<TlsGeneration, String> {
         let (config, key) = (Arc::new(self.settings()?), self.key.path.clone());
         Ok(TlsGeneration { config, max_connection_age, key, expiry: self.expiry() })
     }
 
-    /// The files: key of the configuration, path and contents. `None` if a file cannot be read.
+    /// Returns the files: configuration key, path and contents, which are `None` if the file cannot
+    /// be read.
     pub fn files(&self) -> impl Iterator<Item = (&'static str, &Path, Option<&[u8]>)> {
         let client = self.client.as_ref();
         let all = [Some(&self.cert), Some(&self.key), client.map(|client| &client.ca)];
@@ -121,17 +122,17 @@ impl TlsContents {
         all.flatten().map(|file| (file.key, &*file.path, file.bytes.as_deref().ok()))
     }
 
-    /// Fails if the certificate of the server is expired or not yet valid. Not a part of
-    /// [`TlsContents::build`]: a certificate that expires in use must not stop reloads of other
-    /// keys.
+    /// Fails if the certificate of the server is expired or not yet valid. This is not part of
+    /// [`TlsContents::build`], because a certificate that expires while in use must not block
+    /// reloads of other keys.
     pub fn check_validity(&self) -> Result<(), String> {
         let chain: Vec<CertificateDer<'static>> = self.cert.parse_all("certificate")?;
         let checked = chain.first().map_or(Ok(()), check_validity);
         checked.map_err(|reason| self.cert.error(reason))
     }
 
-    /// The expiry of the server's certificate, in seconds since the Unix epoch; `None` if it cannot
-    /// be read.
+    /// Returns the expiry of the server's certificate, in seconds since the Unix epoch; `None` if
+    /// it cannot be read.
     fn expiry(&self) -> Option<u64> {
         let chain: Vec<CertificateDer<'static>> = self.cert.parse_all("certificate").ok()?;
         expiry(chain.first()?)
@@ -198,7 +199,7 @@ impl ClientContents {
         if !self.required {
             builder = builder.allow_unauthenticated();
         }
-        // The authorities were checked above, so that an error is one of the lists.
+        // The authorities were checked above, so an error concerns the lists.
         builder.build().map_err(|error| self.crl.as_ref().unwrap_or(&self.ca).error(error))
     }
 }
@@ -220,7 +221,7 @@ impl TlsFile {
         format!("tls.{} = \"{}\": {reason}", self.key, self.path.display())
     }
 
-    /// Parses all items of a kind, at least one.
+    /// Parses all items of a kind. Fails if there are none.
     fn parse_all<T: PemObject>(&self, kind: &str) -> Result<Vec<T>, String> {
         let items: Result<Vec<T>, _> = T::pem_slice_iter(self.bytes()?).collect();
         match items.map_err(|error| self.error(error))? {
@@ -230,10 +231,11 @@ impl TlsFile {
     }
 }
 
-/// The expiry of a certificate, in seconds since the Unix epoch; `None` if it cannot be read.
+/// Returns the expiry of a certificate, in seconds since the Unix epoch; `None` if it cannot be
+/// read.
 fn expiry(certificate: &CertificateDer<'_>) -> Option<u64> {
     let leaf = EndEntityCert::try_from(certificate).ok()?;
-    // A check at the end of time fails, and its error has the expiry.
+    // A check for the latest possible time fails, and its error contains the expiry.
     let (end, usage) = (UnixTime::since_unix_epoch(Duration::MAX), KeyUsage::server_auth());
     match leaf.verify_for_usage(&[], &[], &[], end, usage, None, None) {
         Err(Error::CertExpired { not_after, .. }) => Some(not_after.as_secs()),
@@ -246,7 +248,8 @@ fn check_validity(certificate: &CertificateDer<'_>) -> Result<(), String> {
     let leaf = EndEntityCert::try_from(certificate).map_err(|error| error.to_string())?;
     let now = Duration::from_micros(unix_micros());
     let (now, usage) = (UnixTime::since_unix_epoch(now), KeyUsage::server_auth());
-    // Validity is checked first. The later checks fail, because this call has no authorities.
+    // Validity is checked first. The later checks always fail, because this call passes no
+    // authorities.
     match leaf.verify_for_usage(&[], &[], &[], now, usage, None, None) {
         Err(Error::CertExpired { not_after, .. }) => {
             Err(format!("the certificate expired at {}", shown(not_after)))

@@ -1,4 +1,4 @@
-//! The handshake of a connection, within a limited time.
+//! The TLS handshake of a connection, within a limited time.
 
 use std::{io::ErrorKind, sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
 };
 use tollgate_telemetry::{limits::ReachedLimit, line_pace::LinePace};
 
-/// Lines about handshakes that fail.
+/// Limits the log lines about failed handshakes.
 static FAILED: LinePace = LinePace::new(1, Duration::from_secs(10));
 
 /// A connection after its handshake.
@@ -27,8 +27,8 @@ pub(crate) struct TlsConnection {
 }
 
 impl Tls {
-    /// Performs the handshake, at most for the time `within`. `None` if it failed; the peer got an
-    /// answer then, if possible, which names the program.
+    /// Performs the handshake within the time `within`. Returns `None` if it failed; the peer was
+    /// then sent an answer that names the program, if possible.
     pub(crate) async fn accept(
         &self,
         socket: TcpStream,
@@ -62,7 +62,7 @@ impl Tls {
             Err((error, socket)) => {
                 let mut plain = Stream::Left(socket);
                 let peer = stream::peer(&plain).map(display);
-                // A peer that closes early, such as a probe of the port, is no failure.
+                // A peer that closes early, such as a port probe, is not a failure.
                 if error.kind() != ErrorKind::UnexpectedEof
                     && let Some(suppressed) = FAILED.due()
                 {

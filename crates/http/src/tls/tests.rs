@@ -23,7 +23,7 @@ fn authority() -> CertifiedIssuer<'static, KeyPair> {
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-/// The names that the server sees of a client with this certificate.
+/// Returns the names that the server sees for a client with this certificate.
 async fn seen(params: Option<CertificateParams>) -> Option<Arc<CertificateNames>> {
     let authority = authority();
     let folder = std::env::temp_dir().join(format!("tollgate-http-names-{}", std::process::id()));

@@ -1,4 +1,5 @@
-//! The transport with a service that is not Tollgate's: a real server on loopback, and real clients.
+//! Tests the transport with a service that is not part of Tollgate: a real server on loopback, and
+//! real clients.
 
 #![allow(
     clippy::expect_used,
@@ -50,7 +51,7 @@ async fn eventually(condition: impl Fn() -> bool) {
     timeout(PATIENCE, poll).await.expect("the condition holds in time");
 }
 
-/// The reason and the domain of an error.
+/// Returns the reason and the domain of an error.
 fn reason(status: &Status) -> (String, String) {
     let info = status.get_details_error_info().expect("an ErrorInfo");
     (info.reason, info.domain)
@@ -67,7 +68,7 @@ async fn a_message_in_one_frame_takes_the_fast_path_and_others_go_through_tonic(
     assert_eq!(client.say("hello").await.unwrap().payload, "hello");
     assert_eq!((count(&server.echo.fast), count(&server.echo.by_tonic)), (1, 0));
 
-    // More than a frame, more than a large request.
+    // Longer than a frame, and longer than the threshold of a large request.
     for bytes in [20_000, 200_000] {
         let payload = Bytes::from(vec![7; bytes]);
         assert_eq!(client.say(payload.clone()).await.unwrap().payload, payload);
@@ -113,7 +114,7 @@ async fn errors_have_the_names_of_the_program() {
 }
 
 #[tokio::test]
-async fn rights_quotas_failures_and_spans_are_those_of_the_program() {
+async fn the_program_decides_rights_quotas_failures_and_spans() {
     let server = Server::start(LIMITS, None).await;
     let mut client = server.client().await;
     let mut stranger = words("a", 0);
@@ -170,7 +171,7 @@ async fn an_answer_that_nobody_reads_is_reset_and_its_action_is_not_run() {
     eventually(|| count(&server.echo.ended) == 1).await;
     assert_eq!(count(&server.echo.sent), 0);
     assert!(ReachedLimit::AnswerTime.times() > before);
-    // The connection serves other calls.
+    // The connection still serves other calls.
     let short = Words { payload: "a".into(), delay_millis: 0 };
     let message = frame(tonic::Response::new(short)).into_inner();
     drop(answer);
@@ -226,7 +227,7 @@ async fn a_drain_lets_calls_in_flight_finish() {
     assert_eq!(count(&echo.connections), 1);
 }
 
-/// The request body encodes as an answer does: a flag, a length, the message.
+/// The request body is encoded like an answer: a flag, a length, the message.
 #[test]
 fn a_frame_has_a_prefix_of_five_bytes() {
     let words = Words { payload: "abc".into(), delay_millis: 0 };

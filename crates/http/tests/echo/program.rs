@@ -31,7 +31,7 @@ use tonic_prost::ProstCodec;
 
 pub const SAY: &str = "/echo.Echo/Say";
 pub const LIST: &str = "/echo.Echo/ListWords";
-/// The longest message, bytes.
+/// Maximum message length, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 static REJECTIONS: Rejections =
@@ -64,7 +64,7 @@ pub struct Words {
 #[derive(Clone)]
 struct UsedUp;
 
-/// The program, and what it has observed.
+/// The program, with records of what it has observed.
 #[derive(Debug, Default)]
 pub struct Echo {
     pub connections: AtomicUsize,
@@ -81,7 +81,7 @@ pub struct Echo {
 }
 
 impl Echo {
-    /// The caller of a call, from its header.
+    /// Returns a header, for instance the one that names the caller.
     fn header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h [u8]> {
         headers.get(name).map(|value| value.as_bytes())
     }

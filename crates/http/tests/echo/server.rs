@@ -33,7 +33,7 @@ use tonic_prost::ProstCodec;
 
 use crate::program::{Echo, EchoServer, Handlers, Words};
 
-/// Time for what must happen.
+/// Maximum wait for an expected event.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes of an answer that a raw connection accepts while nobody reads them.
 pub const WINDOW: u32 = 64 * 1024;
@@ -83,7 +83,7 @@ impl Server {
         Client(Grpc::new(endpoint.connect().await.unwrap()))
     }
 
-    /// A connection whose bodies the test reads and writes itself.
+    /// Opens a connection whose bodies the test reads and writes itself.
     pub async fn raw(&self) -> SendRequest<RawBody> {
         raw(TcpStream::connect(self.address).await.unwrap()).await
     }
@@ -152,7 +152,7 @@ impl Body for RawBody {
     }
 }
 
-/// Makes a call with this framed message, of which only the headers of the answer are read.
+/// Makes a call with this framed message, and reads only the headers of the answer.
 pub async fn send(
     sender: &mut SendRequest<RawBody>,
     message: Vec<u8>,

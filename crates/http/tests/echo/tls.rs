@@ -17,7 +17,7 @@ use crate::{
     server::{Server, raw, send},
 };
 
-/// A certificate authority, and the certificate of a server that it has signed.
+/// A certificate authority, and the server certificate that it has signed.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -61,7 +61,7 @@ impl Authority {
 }
 
 #[tokio::test]
-async fn replaced_certificates_are_those_of_new_connections() {
+async fn new_connections_use_replaced_certificates() {
     let message = || {
         let words = Words { payload: "a".into(), delay_millis: 0 };
         frame(Response::new(words)).into_inner()

@@ -67,7 +67,7 @@ impl MetricsPage {
         self.add_one(metric, SeriesValue::Gauge(value));
     }
 
-    /// The text of the page.
+    /// Returns the text of the page.
     pub(super) fn text(self) -> Result<String, fmt::Error> {
         let (mut registry, mut text) = (Registry::default(), String::new());
         registry.register_collector(Box::new(self));

@@ -65,7 +65,7 @@ impl fmt::Debug for PoolMetrics {
 }
 
 impl PoolSeries {
-    /// The names and the states of the pools, at most [`SERIES_MAX`].
+    /// Returns the names and the states of the pools, at most [`SERIES_MAX`].
     pub fn pools(&self) -> &[(Name, PoolView)] {
         &self.pools
     }

@@ -15,7 +15,7 @@ pub enum MetricKind {
 }
 
 impl MetricKind {
-    /// The name of the type in the text format.
+    /// Returns the name of the type in the text format.
     pub const fn name(self) -> &'static str {
         match self {
             MetricKind::Counter => "counter",
@@ -25,7 +25,7 @@ impl MetricKind {
         }
     }
 
-    /// The suffix that the text format adds to the name of the family.
+    /// Returns the suffix that the text format adds to the name of the family.
     pub const fn suffix(self) -> &'static str {
         match self {
             MetricKind::Counter => "_total",

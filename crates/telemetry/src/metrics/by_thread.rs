@@ -24,12 +24,12 @@ pub struct ByThread<T>([Shard<T>; SHARDS]);
 struct Shard<T>(Mutex<Option<T>>);
 
 impl<T> ByThread<T> {
-    /// No values yet.
+    /// Creates an instance without values.
     pub const fn new() -> ByThread<T> {
         ByThread([const { Shard(Mutex::new(None)) }; SHARDS])
     }
 
-    /// The value of this thread.
+    /// Returns the value of this thread.
     pub fn own(&self) -> MappedMutexGuard<'_, T>
     where
         T: Default,

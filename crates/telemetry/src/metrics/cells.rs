@@ -131,7 +131,7 @@ thread_local! {
     static LENT: Cell<Option<Lent>> = const { Cell::new(None) };
 }
 
-/// The cells of this thread.
+/// Returns the cells of this thread.
 #[inline]
 pub(super) fn own() -> &'static Cells {
     match OWN.get() {
@@ -167,12 +167,12 @@ impl CellTotals {
         CellTotals(ALL.lock().0.clone())
     }
 
-    /// The sum of a counter.
+    /// Returns the sum of a counter.
     pub fn sum(&self, counter: impl Fn(&Cells) -> &ThreadCounter) -> u64 {
         self.0.iter().map(|cells| counter(cells).get()).fold(0, u64::wrapping_add)
     }
 
-    /// The cells of each thread.
+    /// Returns the cells of each thread.
     pub fn each(&self) -> impl Iterator<Item = &'static Cells> + Clone {
         self.0.iter().copied()
     }

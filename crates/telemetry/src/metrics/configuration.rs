@@ -44,7 +44,7 @@ pub fn failed(error: &str) {
     CURRENT.lock().failure = Some(LoadFailure { error: error.to_owned(), time });
 }
 
-/// The configuration in use, and the result of the last load.
+/// Returns the configuration in use, and the result of the last load.
 pub fn current() -> Configuration {
     CURRENT.lock().clone()
 }
@@ -57,7 +57,7 @@ pub fn record_certificate(expiry: u64) {
     CERTIFICATE_EXPIRY.store(expiry, Ordering::Relaxed);
 }
 
-/// The expiry of the certificate in use; `None` without TLS.
+/// Returns the expiry of the certificate in use; `None` without TLS.
 pub fn certificate_expiry() -> Option<u64> {
     Some(CERTIFICATE_EXPIRY.load(Ordering::Relaxed)).filter(|expiry| *expiry > 0)
 }

@@ -36,7 +36,7 @@ impl Exemplar {
         }
     }
 
-    /// The exemplar of the RPC at this position.
+    /// Returns the exemplar of the RPC at this position.
     pub fn lookup(method: usize) -> Option<Exemplar> {
         ALL.lock().get(method).copied().flatten()
     }

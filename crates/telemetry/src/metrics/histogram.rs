@@ -44,7 +44,7 @@ impl Default for Durations {
 }
 
 impl Durations {
-    /// An empty histogram.
+    /// Creates an empty histogram.
     pub const fn new() -> Durations {
         Durations {
             buckets: [const { ThreadCounter::new() }; DURATIONS + 1],
@@ -60,7 +60,7 @@ impl Durations {
         self.sum.add(nanos);
     }
 
-    /// The sum of the histograms of all threads.
+    /// Returns the sum of the histograms of all threads.
     pub fn total<'a>(all: &(impl Iterator<Item = &'a Durations> + Clone)) -> Histogram {
         let bounds = (0..DURATIONS).map(|index| bound(index) as f64 / 1e9);
         let counts =
@@ -77,7 +77,7 @@ impl Default for Sizes {
 }
 
 impl Sizes {
-    /// An empty histogram.
+    /// Creates an empty histogram.
     pub const fn new() -> Sizes {
         Sizes { buckets: [const { ThreadCounter::new() }; SIZES + 1], sum: ThreadCounter::new() }
     }
@@ -89,7 +89,7 @@ impl Sizes {
         self.sum.add(size as u64);
     }
 
-    /// The sum of the histograms of all threads.
+    /// Returns the sum of the histograms of all threads.
     pub fn total<'a>(all: &(impl Iterator<Item = &'a Sizes> + Clone)) -> Histogram {
         let bounds = (0..SIZES).map(|index| (1u64 << index) as f64);
         let counts =
@@ -111,7 +111,7 @@ impl Histogram {
     }
 }
 
-/// The bucket of a duration. A duration that equals a bound is below it.
+/// Returns the bucket of a duration. A duration that equals a bound is below it.
 #[inline]
 fn bucket(nanos: u64) -> usize {
     let units = nanos.saturating_sub(1) / UNIT;
@@ -123,7 +123,7 @@ fn bucket(nanos: u64) -> usize {
     (octave * 2 + half - 1).min(DURATIONS)
 }
 
-/// The upper bound of a bucket, in ns.
+/// Returns the upper bound of a bucket, in ns.
 fn bound(index: usize) -> u64 {
     match index {
         0 => 2 * UNIT,

@@ -77,7 +77,7 @@ pub fn record(policy: &[u8], key: &[u8]) {
     }
 }
 
-/// The refusals of a policy.
+/// Returns the refusals of a policy.
 pub fn lookup(policy: &[u8]) -> RefusedChecks {
     of_at(policy, coarse().as_secs())
 }
@@ -145,7 +145,7 @@ impl PolicyRefusals {
         }
     }
 
-    /// The slots of the last minute.
+    /// Returns the slots of the last minute.
     fn recent(&self, second: u64) -> impl Iterator<Item = &TenSeconds> {
         let at = second / SLOT;
         self.slots.iter().filter(move |slot| slot.at <= at && slot.at + SLOTS as u64 > at)

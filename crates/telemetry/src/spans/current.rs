@@ -27,7 +27,7 @@ pub fn current() -> Option<Calls> {
     })
 }
 
-/// The trace of the current call, for a log line.
+/// Returns the trace of the current call, for a log line.
 pub fn trace_id() -> Option<TraceId> {
     current()?.first().map(|call| call.context.trace)
 }

@@ -23,7 +23,7 @@ pub(in crate::grpc::admission) struct Items<D> {
 }
 
 impl<D> Items<D> {
-    /// The number of requests.
+    /// Returns the number of requests.
     pub(in crate::grpc::admission) fn len(&self) -> usize {
         self.decisions.len() + self.invalid.len()
     }

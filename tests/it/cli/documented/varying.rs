@@ -7,7 +7,7 @@ use std::{
 
 use tollgate_core::time::Clock;
 
-/// The time in UTC as digits: year, month, day, hour, minute, second, millisecond.
+/// Returns the time in UTC as digits: year, month, day, hour, minute, second, millisecond.
 pub fn clock() -> String {
     let now = UNIX_EPOCH + Duration::from_micros(Clock::system().now().0);
     let now = humantime::format_rfc3339_millis(now).to_string();
@@ -90,7 +90,7 @@ impl Varying {
     }
 }
 
-/// The name and the value of a JSON line, if the value differs in each run.
+/// Returns the name and the value of a JSON line, if the value differs in each run.
 fn value(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.trim().trim_end_matches(',').split_once(": ")?;
     let name = name.trim_matches('"');
@@ -114,7 +114,7 @@ pub fn masked(text: &str) -> String {
     text.lines().map(mask).collect::<Vec<_>>().join("\n")
 }
 
-/// A time, a token or a pause without its digits.
+/// Returns a time, a token or a pause without its digits.
 fn shape(value: &str) -> String {
     value.replace(|character: char| character.is_ascii_digit() || character == '.', "")
 }

@@ -59,7 +59,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// The next line that the command prints.
+    /// Returns the next line that the command prints.
     fn line(&mut self) -> String {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
@@ -71,7 +71,7 @@ impl Running {
         self
     }
 
-    /// The next line on standard error.
+    /// Returns the next line on standard error.
     pub fn said(&mut self) -> String {
         let mut line = Vec::new();
         let stderr = self.process.0.stderr.as_mut().unwrap();

@@ -60,7 +60,7 @@ impl Prometheus {
         answer["data"].clone()
     }
 
-    /// The value of a query with one series.
+    /// Returns the value of a query with one series.
     fn value(&self, query: &str) -> Option<f64> {
         let query: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
         let data = self.ask(&format!("/api/v1/query?query={query}"));

@@ -17,7 +17,7 @@ pub struct Query {
     pub expr: Expr,
 }
 
-/// All queries of the alerts and of the dashboards.
+/// Returns all queries of the alerts and of the dashboards.
 pub fn queries() -> Vec<Query> {
     let mut texts = alerts(&text("deploy/prometheus/alerts.yaml"));
     for (file, dashboard) in dashboards() {
@@ -40,7 +40,7 @@ pub fn queries() -> Vec<Query> {
     parsed.collect()
 }
 
-/// The dashboards by the names of their files.
+/// Returns the dashboards by the names of their files.
 pub fn dashboards() -> Vec<(String, Value)> {
     let folder = path("deploy/grafana/dashboards");
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
@@ -52,7 +52,7 @@ pub fn dashboards() -> Vec<(String, Value)> {
     read.collect()
 }
 
-/// The expressions of a file with alerts: the text from `expr:` to the next key.
+/// Returns the expressions of a file with alerts: the text from `expr:` to the next key.
 fn alerts(file: &str) -> Vec<(String, String)> {
     let alerts = file.split("- alert:").skip(1).map(|alert| {
         let expr = alert.split_once("expr:").unwrap().1.split("\n        for:").next().unwrap();
@@ -71,7 +71,7 @@ pub struct Selected {
     pub grouped: Vec<String>,
 }
 
-/// The metrics of a query.
+/// Returns the metrics of a query.
 pub fn selected(expr: &Expr) -> Vec<Selected> {
     let mut walk = Walk::default();
     let Ok(_) = walk_expr(&mut walk, expr);

@@ -83,14 +83,14 @@ pub async fn used() -> Series {
     series
 }
 
-/// The body of an HTTP answer with status 200.
+/// Returns the body of an HTTP answer with status 200.
 pub fn get(port: u16, target: &str) -> String {
     let (head, body) = answer(port, target);
     assert!(head.lines().next().unwrap().contains(" 200 "), "{target}: {head}");
     body
 }
 
-/// The head and the body of an HTTP answer.
+/// Returns the head and the body of an HTTP answer.
 pub fn answer(port: u16, target: &str) -> (String, String) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();

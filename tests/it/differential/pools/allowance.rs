@@ -28,7 +28,8 @@ fn name(text: &str) -> Name {
 }
 
 impl Both {
-    /// A pool with ended leases of queued tasks, and with expired tasks of the device `reports`.
+    /// Returns a pool with ended leases of queued tasks, and with expired tasks of the device
+    /// `reports`.
     async fn lapsed(max_attempts: u32) -> Both {
         let (capacity, queued_max, history) = (1000, 1000, 5000);
         let settings = settings(&name("p"));
@@ -71,7 +72,7 @@ impl Both {
         self.twins.agree(&mut self.pools, &sweep, "").await.has_more
     }
 
-    /// The number of events of the pool.
+    /// Returns the number of events of the pool.
     async fn events(&mut self) -> usize {
         let after = After { number: Some(0), limit: 10_000 };
         let read = ReadEvents { pool: name("p"), after };

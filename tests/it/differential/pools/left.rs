@@ -63,8 +63,8 @@ impl History {
     }
 }
 
-/// The configured settings of each pool. The retention is longer than the run, since Redis expires
-/// keys by real time.
+/// Returns the configured settings of each pool. The retention is longer than the run, since Redis
+/// expires keys by real time.
 pub(super) fn settings(pool: &Name) -> Settings {
     let (capacity, expiry_grace) = match pool.as_str() {
         "one" => (3, Millis(0)),
@@ -85,7 +85,7 @@ pub(super) fn settings(pool: &Name) -> Settings {
     }
 }
 
-/// The record in a task's own key as text, and the time when it is forgotten, in µs.
+/// Returns the record in a task's own key as text, and the time when it is forgotten, in µs.
 fn stored_record(bytes: &[u8]) -> (String, u64) {
     let (head, rest) = bytes.split_at(41);
     let numbers: Vec<u64> =
@@ -95,7 +95,7 @@ fn stored_record(bytes: &[u8]) -> (String, u64) {
     (format!("{} {} {rest}", char::from(head[0]), texts.join(" ")), numbers[4])
 }
 
-/// The key and the text of a task's record, in the format of the scripts.
+/// Returns the key and the text of a task's record, in the format of the scripts.
 fn record(pool: &[u8], member: &[u8], task: &Task) -> (String, String) {
     let (lease, pool) = (&task.lease, String::from_utf8_lossy(pool).replace('}', "%7D"));
     let member = String::from_utf8_lossy(member);

@@ -16,8 +16,8 @@ const ALGORITHMS: [Algorithm; 4] = [
 const CALM: [Algorithm; 3] =
     [Algorithm::SlidingWindow, Algorithm::TokenBucket, Algorithm::FixedWindow];
 
-/// A random rule. Limits have few names, so that rules meet usage of other rules. Calm rules have
-/// one algorithm for each name, so that usage lasts.
+/// Returns a random rule. Limits have few names, so that rules meet usage of other rules. Calm
+/// rules have one algorithm for each name, so that usage lasts.
 pub fn rule(random: &mut ChaCha8Rng, calm: bool) -> Rule {
     loop {
         let count = random.random_range(1..4);

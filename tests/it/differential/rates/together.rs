@@ -74,8 +74,8 @@ impl History {
         }
     }
 
-    /// The counts of the calendar windows. A refused request stores converted usage of the others,
-    /// whose counts can then be rounded.
+    /// Returns the counts of the calendar windows. A refused request stores converted usage of the
+    /// others, whose counts can then be rounded.
     async fn looks(
         &mut self,
         counts: &[(CountHits, Enforcement)],

@@ -28,12 +28,12 @@ struct Version {
 }
 
 impl Version {
-    /// The first version. It had one namespace.
+    /// Returns the first version. It had one namespace.
     fn first() -> Version {
         Version { number: 1, namespaces: vec![Within(Namespace::DEFAULT)] }
     }
 
-    /// The last version whose program was one crate.
+    /// Returns the last version whose program was one crate.
     fn second() -> Version {
         let acme = Namespace::parse(b"acme").unwrap();
         Version { number: 2, namespaces: vec![Within(Namespace::DEFAULT), Within(acme)] }

@@ -72,7 +72,7 @@ impl History {
         History { random, rules, now, orders: 0, namespaces, outcomes }
     }
 
-    /// The same history with partitions in these namespaces.
+    /// Returns the same history with partitions in these namespaces.
     pub fn within(self, namespaces: &[Namespace]) -> History {
         History { namespaces: namespaces.to_vec(), ..self }
     }
@@ -278,7 +278,7 @@ impl History {
     fn one(&mut self, names: &[&str]) -> Name {
         name(names.choose(&mut self.random).unwrap())
     }
-    /// The name of a partition in one of the namespaces.
+    /// Returns the name of a partition in one of the namespaces.
     fn partition(&mut self, names: &[&str]) -> Name {
         let local = self.one(names);
         match &self.namespaces[..] {

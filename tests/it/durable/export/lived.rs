@@ -75,7 +75,7 @@ const DATED: Option<&str> = Some("R-{yyyyMMdd}-{n:06}");
 pub struct Within(pub Namespace);
 
 impl Within {
-    /// The name of a partition.
+    /// Returns the name of a partition.
     fn name(&self, text: &str) -> Name {
         name(text).within(&self.0)
     }

@@ -22,7 +22,7 @@ fn file(folder: &TempFolder, lines: &[&str]) -> PathBuf {
     path
 }
 
-/// The error of an import into a new directory.
+/// Returns the error of an import into a new directory.
 async fn refusal(lines: &[&str]) -> String {
     let (files, folder) = (TempFolder::new(), TempFolder::new());
     let path = file(&files, lines);

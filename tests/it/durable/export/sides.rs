@@ -35,8 +35,9 @@ impl Side {
         Side::redis_with(now, "").await
     }
 
-    /// An engine on a Redis that has these keys. Each line of `keys` is a JSON array: a command that
-    /// writes, a key without its prefix, and arguments. The characters of the strings are bytes.
+    /// Returns an engine on a Redis that has these keys. Each line of `keys` is a JSON array: a
+    /// command that writes, a key without its prefix, and arguments. The characters of the strings
+    /// are bytes.
     pub async fn redis_with(now: u64, keys: &str) -> Side {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::SeqCst);
@@ -77,7 +78,7 @@ impl Side {
         side
     }
 
-    /// An embedded engine without a data directory.
+    /// Returns an embedded engine without a data directory.
     pub fn in_memory(now: u64) -> Side {
         let clock = Arc::new(AtomicU64::new(now));
         let engine = Embedded::new(Clock::Stepped(clock.clone()));
@@ -85,7 +86,7 @@ impl Side {
         Side { engine, time, options: None, maintain: None }
     }
 
-    /// The store of an engine on Redis. Panics on the embedded engine.
+    /// Returns the store of an engine on Redis. Panics on the embedded engine.
     pub async fn store(&self) -> Store {
         let store = Store::redis(self.options.as_ref().expect("it is on Redis")).await.unwrap();
         store.on_clock(stepped(self.time.now()))
@@ -140,7 +141,7 @@ impl Side {
     }
 }
 
-/// The command of a line, see [`Side::redis_with`].
+/// Returns the command of a line, see [`Side::redis_with`].
 fn command(line: &str, prefix: &str) -> redis::Cmd {
     let words: Vec<String> = serde_json::from_str(line).unwrap();
     let bytes = |word: &str| word.chars().map(|byte| u8::try_from(byte).unwrap()).collect();

@@ -42,7 +42,7 @@ pub struct Told {
 }
 
 impl Told {
-    /// An acknowledgement of a call that began at `asked` and has just ended.
+    /// Returns an acknowledgement of a call that began at `asked` and has just ended.
     pub fn since(asked: Instant) -> Told {
         Told { asked, heard: monotonic() }
     }
@@ -110,7 +110,7 @@ impl Item {
         }
     }
 
-    /// Number of steps that the server knows.
+    /// Returns the number of steps that the server knows.
     async fn known(&self, shop: &Shop) -> usize {
         match self.kind {
             Kind::Task => {

@@ -96,7 +96,8 @@ impl Pair {
         .await;
     }
 
-    /// A server in this process. Its scripts see the clock of the replica behind by `behind`.
+    /// Returns a server in this process. Its scripts see the clock of the replica behind by
+    /// `behind`.
     async fn server(&self) -> World {
         let clock = format!(
             "local time = redis.call('TIME')

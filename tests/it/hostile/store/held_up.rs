@@ -16,7 +16,7 @@ use crate::support::{
     world::Sequences,
 };
 
-/// A server with this configuration, on a Redis behind a proxy.
+/// Returns a server with this configuration, on a Redis behind a proxy.
 async fn behind_proxy(config: &str) -> (OwnRedis, Wire, Server) {
     behind_proxy_with(&TempFile::new(config)).await
 }

@@ -34,7 +34,7 @@ const VERBS: [(&str, &str, &str); 16] = [
     ("lock", "ReleaseLock", "RELEASED"),
 ];
 
-/// The comment above the first line that starts with `above`, joined to one line.
+/// Returns the comment above the first line that starts with `above`, joined to one line.
 fn comment(text: &str, above: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let place = lines.iter().position(|line| line.starts_with(above));

@@ -45,8 +45,8 @@ async fn are_sent_elsewhere(redis: bool) {
     assert_eq!(site.server.process.end(PATIENCE).await, Some(0));
 }
 
-/// Two servers on one Redis: `own` calls wait on the first and `others` on the second. Shuts the
-/// first one down. Returns Redis, the second server and its waiting calls.
+/// Returns two servers on one Redis: `own` calls wait on the first and `others` on the second.
+/// Shuts the first one down. Returns Redis, the second server and its waiting calls.
 async fn crowd(kind: Kind, own: usize, others: usize) -> (OwnRedis, Site, Vec<Call>) {
     let (redis, mut ending) = Site::one(true).await;
     let redis = redis.unwrap();

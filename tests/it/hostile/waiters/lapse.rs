@@ -113,7 +113,7 @@ async fn slots_that_end_together(sites: &[&Site], pool: &str) -> Vec<u64> {
         .collect()
 }
 
-/// The same with ten locks and two waiters each.
+/// Does the same with ten locks and two waiters each.
 async fn locks_that_end_together(sites: &[&Site], prefix: &str) -> Vec<u64> {
     let (mut holders, mut calls) = (Vec::new(), Vec::new());
     for lock in 0..SLOTS {

@@ -23,7 +23,7 @@ const FOREVER: &str = "99999999S";
 /// The identifier of SETTINGS_INITIAL_WINDOW_SIZE.
 const WINDOW: u16 = 4;
 
-/// A message of 3 MiB, which the limits permit and EnqueueTasks refuses as invalid.
+/// Returns a message of 3 MiB, which the limits permit and EnqueueTasks refuses as invalid.
 fn large() -> Bytes {
     framed(false, &field(15, &vec![0; 3 * MIB], 1))
 }
@@ -52,7 +52,7 @@ async fn is_taken(peer: &Peer) -> bool {
     status.code() == Code::InvalidArgument
 }
 
-/// The peer at this address; each address has its own quota.
+/// Returns the peer at this address; each address has its own quota.
 async fn peer(limited: &Limited, host: u8) -> Peer {
     Peer::at([127, 0, 0, host], &limited.reloads.server.server).await
 }
@@ -141,7 +141,7 @@ async fn ask(wire: &mut Wire, deadline: &str) -> u32 {
     stream
 }
 
-/// A connection that accepts no answer.
+/// Returns a connection that accepts no answer.
 async fn closed(limited: &Limited, host: u8) -> Wire {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind(([127, 0, 0, host], 0).into()).unwrap();

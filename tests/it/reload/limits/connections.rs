@@ -15,14 +15,14 @@ const ADMIT: &str = "/tollgate.v1.AdmissionService/AdmitTask";
 /// The identifier of SETTINGS_MAX_CONCURRENT_STREAMS.
 const STREAMS: u16 = 3;
 
-/// A connection from an address other than the bystander's.
+/// Returns a connection from an address other than the bystander's.
 async fn connect(port: u16) -> Wire {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(([127, 0, 0, 2], 0).into()).unwrap();
     Wire::over(socket.connect(([127, 0, 0, 1], port).into()).await.unwrap(), &[]).await
 }
 
-/// The same; `None` if the server closes it immediately.
+/// Does the same; `None` if the server closes it immediately.
 async fn accepted(port: u16) -> Option<Wire> {
     let mut wire = connect(port).await;
     wire.first().await.map(|_| wire)
@@ -108,7 +108,7 @@ async fn streams_of_a_peer_follow_peer_streams() {
     limited.finish().await;
 }
 
-/// The limit that the server announces to a connection.
+/// Returns the limit that the server announces to a connection.
 async fn announced(wire: &mut Wire) -> u32 {
     let settings = wire.first().await.unwrap().payload;
     let pair = settings.chunks(6).find(|pair| pair[..2] == STREAMS.to_be_bytes()).unwrap();

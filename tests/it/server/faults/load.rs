@@ -108,7 +108,7 @@ impl Load {
 }
 
 impl History {
-    /// The largest number of tasks that certainly ran at the same time.
+    /// Returns the largest number of tasks that certainly ran at the same time.
     pub fn most_held(&self) -> usize {
         let mut changes: Vec<(Instant, bool)> =
             self.held.iter().flat_map(|(from, to)| [(*from, true), (*to, false)]).collect();

@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use super::*;
 use crate::support::process::TempFile;
 
-/// The length of the run, and a random source seeded by `TOLLGATE_TEST_SEED`.
+/// Returns the length of the run, and a random source seeded by `TOLLGATE_TEST_SEED`.
 fn soak() -> (Duration, ChaCha8Rng) {
     let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
     let length = Duration::from_secs(number("TOLLGATE_TEST_SOAK").unwrap_or(60));

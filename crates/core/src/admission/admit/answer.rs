@@ -103,8 +103,8 @@ impl AdmitDecision {
 }
 
 impl AdmitTask {
-    /// The decision that revokes the lease of this call; `None` if the call was granted no new
-    /// lease.
+    /// Returns the decision that revokes the lease of this call; `None` if the call was granted no
+    /// new lease.
     pub(super) fn revocation(
         &self,
         admission: &Admission,

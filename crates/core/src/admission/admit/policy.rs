@@ -205,7 +205,7 @@ impl Grows for AdmitTask {
         has_room && !waits && self.task.is_some() && pool.task(&member, now).is_none()
     }
 
-    /// A lease, unless the call is refused or its task already holds one.
+    /// Returns a lease, unless the call is refused or its task already holds one.
     fn takes(&self, pool: &Pool, now: Timestamp) -> Option<Takes> {
         let settings = self.settings.under(&pool.overrides);
         // A caller that will be refused anyway gets the refusal instead.
@@ -265,7 +265,7 @@ impl AdmitTask {
         }
     }
 
-    /// A full pool; how many leases it really has is unknown.
+    /// Returns a full pool; how many leases it really has is unknown.
     fn refused(&self) -> Option<Admission> {
         let decision = AdmitDecision::full(FALLBACK_RETRY, Proceed::Refused);
         let capacity = self.settings.capacity;

@@ -31,7 +31,7 @@ pub(in crate::admission) struct BacklogEntry {
 }
 
 impl BacklogEntry {
-    /// The sort key: device, time and task.
+    /// Returns the sort key: device, time and task.
     fn parts(&self) -> (&[u8], Timestamp, &[u8]) {
         let (device, task) = device_and_task(&self.member);
         (device, self.at, task)
@@ -61,29 +61,29 @@ impl Backlog {
         self.lines.remove(&BacklogEntry { member: member.clone(), at });
     }
 
-    /// The number of queued tasks.
+    /// Returns the number of queued tasks.
     pub(in crate::admission) fn len(&self) -> usize {
         self.lines.len()
     }
 
-    /// The oldest queued task of a device.
+    /// Returns the oldest queued task of a device.
     pub(in crate::admission) fn oldest(&self, device: &[u8]) -> Option<&BacklogEntry> {
         let first = self.lines.range(bound(device, 0)..).next();
         first.filter(|line| line.parts().0 == device)
     }
 
-    /// The newest queued task of a device.
+    /// Returns the newest queued task of a device.
     fn newest(&self, device: &[u8]) -> Option<&BacklogEntry> {
         let last = self.lines.range(..bound(device, u64::MAX)).next_back();
         last.filter(|line| line.parts().0 == device)
     }
 
-    /// The enqueue time of the next task of a device, later than all its other tasks.
+    /// Returns the enqueue time of the next task of a device, later than all its other tasks.
     pub(in crate::admission) fn next_time(&self, device: &[u8], now: Timestamp) -> Timestamp {
         self.newest(device).map_or(now, |line| now.max(Timestamp(line.at.0 + 1)))
     }
 
-    /// The queued tasks after one, or all of them.
+    /// Returns the queued tasks after one, or all of them.
     pub(in crate::admission) fn after(
         &self,
         line: Option<&BacklogEntry>,
@@ -100,7 +100,7 @@ impl Backlog {
         self.due_of.insert(member.clone(), due);
     }
 
-    /// The scheduled time of a task.
+    /// Returns the scheduled time of a task.
     pub(super) fn due_of(&self, member: &[u8]) -> Option<Timestamp> {
         self.due_of.get(member).copied()
     }
@@ -113,7 +113,7 @@ impl Backlog {
         }
     }
 
-    /// The scheduled tasks in order of time, after one or all of them.
+    /// Returns the scheduled tasks in order of time, after one or all of them.
     pub(in crate::admission) fn due(
         &self,
         after: Option<(Timestamp, &[u8])>,
@@ -127,7 +127,7 @@ impl Backlog {
     }
 }
 
-/// A position before (`at` = 0) or after (`at` = max) all tasks of a device.
+/// Returns a position before (`at` = 0) or after (`at` = max) all tasks of a device.
 fn bound(device: &[u8], at: u64) -> BacklogEntry {
     BacklogEntry { member: [device, &[SEPARATOR]].concat().into(), at: Timestamp(at) }
 }

@@ -97,7 +97,7 @@ impl Pool {
         Some((slot_end, member, task.lease.token, task.attempt()))
     }
 
-    /// The member as stored in the record, to share its memory.
+    /// Returns the member as stored in the record, to share its memory.
     pub(in crate::admission) fn interned(&self, member: &[u8]) -> Member {
         let known = self.tasks.get_key_value(member).map(|(member, _)| member.clone());
         known.unwrap_or_else(|| Member::from(member))
@@ -200,8 +200,8 @@ impl Pool {
         self.task(member, now).cloned()
     }
 
-    /// The oldest queued task of the device, after expired ones are removed: at least one of
-    /// them, more while the allowance lasts.
+    /// Returns the oldest queued task of the device, after expired ones are removed: at least one
+    /// of them, more while the allowance lasts.
     pub(in crate::admission) fn oldest_task(
         &mut self,
         device: &[u8],
@@ -230,7 +230,7 @@ impl Pool {
             && self.queue.as_ref().is_none_or(|queue| queue.is_empty())
     }
 
-    /// The next time at which a sweep has something to do.
+    /// Returns the next time at which a sweep has something to do.
     pub(in crate::admission) fn next_end(&self) -> Option<Timestamp> {
         let lease = self.leases.first().map(|(slot_end, _)| *slot_end);
         let due = self.backlog.due(None).next().map(|(due, _)| *due);

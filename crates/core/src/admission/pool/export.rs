@@ -239,7 +239,7 @@ fn unrecorded(lease: Lease, slot_end: Timestamp) -> Task {
     Task { lease, slot_end, forget, state, is_disclosed: false, queued: None }
 }
 
-/// The position of a lease in `leases`: its slot end in 16 digits, and its member.
+/// Returns the position of a lease in `leases`: its slot end in 16 digits, and its member.
 fn position(member: &[u8], task: &Task) -> Vec<u8> {
     let mut position = format!("{:016}", task.slot_end.0).into_bytes();
     position.extend_from_slice(member);
@@ -264,7 +264,7 @@ fn optional(reply: &mut Reply) -> Result<Option<u64>, Error> {
     )
 }
 
-/// A number of 32 bits.
+/// Returns a number of 32 bits.
 fn short(number: u64) -> Result<u32, Error> {
     u32::try_from(number).map_err(|_| Error::Corrupt(format!("{number} is out of range")))
 }
@@ -312,7 +312,7 @@ fn parse_task(reply: &mut Reply) -> Result<Entry, Error> {
     Ok(Entry::new(&[&[TASK], &member], &TaskRecord { task, is_ended }))
 }
 
-/// The arguments of a task.
+/// Returns the arguments of a task.
 fn task_arguments(parts: Parts, member: &[u8], kept: TaskRecord<Task>) -> Parts {
     let TaskRecord {
         task: Task { lease, slot_end, forget, state, is_disclosed, queued },

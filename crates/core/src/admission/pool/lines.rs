@@ -74,7 +74,7 @@ enum StateName {
 }
 
 impl PoolLine {
-    /// The line of a head.
+    /// Returns the line of a head.
     pub fn from_entry(pool: &[u8], value: &[u8]) -> Result<PoolLine, Unreadable> {
         let (overrides, last_token): Head = decode(value)?;
         Ok(PoolLine { pool: Text::new(pool), last_token, overrides })
@@ -82,7 +82,7 @@ impl PoolLine {
 }
 
 impl TaskLine {
-    /// The line of a task record.
+    /// Returns the line of a task record.
     pub fn from_entry(pool: &[u8], member: &[u8], value: &[u8]) -> Result<TaskLine, Unreadable> {
         let TaskRecord { task, is_ended } = decode::<TaskRecord<Task>>(value)?;
         let Task { lease, slot_end, forget, state, is_disclosed, queued } = task;
@@ -113,7 +113,7 @@ impl TaskLine {
         })
     }
 
-    /// The task record of this line.
+    /// Returns the task record of this line.
     fn task(&self) -> Task {
         let text = || self.text.0.clone().into();
         let outcome = match self.succeeded {
@@ -141,7 +141,7 @@ impl TaskLine {
         self.queued.as_ref().is_some_and(|queued| queued.standing == QueueState::Queued)
     }
 
-    /// When the sweeper has to process the task; `None` for never.
+    /// Returns when the sweeper has to process the task; `None` for never.
     fn due(&self) -> Option<Timestamp> {
         let queued = self.queued.as_ref()?;
         if self.stays() { queued.ends } else { self.forget }

@@ -126,17 +126,17 @@ impl<'a> Evaluation<'a> {
         self.cost <= self.rule.limits[index].ceiling
     }
 
-    /// Time in µs until the call passes this limit.
+    /// Returns the time in µs until the call passes this limit.
     fn wait(&self, index: usize) -> u64 {
         self.usages[index].wait(&self.rule.limits[index], self.cost, self.now)
     }
 
-    /// The longest wait over the limits from `first` on.
+    /// Returns the longest wait over the limits from `first` on.
     fn longest_wait(&self, first: usize) -> u64 {
         (first..self.usages.len()).map(|index| self.wait(index)).max().unwrap_or(0)
     }
 
-    /// The tier that the count reaches with this call: its index, the tier, and the count.
+    /// Returns the tier that the count reaches with this call: its index, the tier, and the count.
     fn tier(&self) -> Option<(usize, &'a Tier, u64)> {
         if self.rule.tiers.is_empty() {
             return None;

@@ -54,16 +54,17 @@ pub trait Exported: Recorded {
     /// Makes the entries of a partition agree with each other. They were read one after the other,
     /// and a server may have changed the partition in between.
     fn reconcile(_: &mut Vec<Entry>) {}
-    /// The page that the script returns. Collections that Redis stores without an order are
+    /// Returns the page that the script returns. Collections that Redis stores without an order are
     /// returned as one page.
     fn page(&self, export: &Export<Self>, now: Timestamp) -> Page;
-    /// The KEYS and ARGV of [`Exported::IMPORT`]. `None` for entries that are derived from others.
+    /// Returns the KEYS and ARGV of [`Exported::IMPORT`]. `None` for entries that are derived from
+    /// others.
     fn import_arguments(
         partition: &[u8],
         part: &[u8],
         value: &[u8],
     ) -> Result<Option<Parts>, Unreadable>;
-    /// The effect of an import on the partition index.
+    /// Returns the effect of an import on the partition index.
     fn import_listing(_part: &[u8], _value: &[u8]) -> Listing {
         Listing::Same
     }
@@ -81,7 +82,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// A source of this kind.
+    /// Creates a source of this kind.
     pub fn new(letter: u8, name: &[u8]) -> Source {
         Source { letter, name: name.to_vec() }
     }
@@ -103,7 +104,7 @@ impl fmt::Debug for Entry {
 }
 
 impl Entry {
-    /// The value of an entry with this letter; `None` for other entries.
+    /// Returns the value of an entry with this letter; `None` for other entries.
     pub(crate) fn decode<V: DeserializeOwned>(&self, letter: u8) -> Option<V> {
         (split_part(&self.part).0 == letter).then(|| decode(&self.value).ok()).flatten()
     }
@@ -114,7 +115,7 @@ impl Entry {
         encode(value, &mut self.value);
     }
 
-    /// An entry with this value; the part is given in pieces.
+    /// Creates an entry with this value; the part is given in pieces.
     pub(crate) fn new(part: &[&[u8]], value: &impl Serialize) -> Entry {
         let mut encoded = Vec::new();
         encode(value, &mut encoded);
@@ -132,14 +133,14 @@ pub struct Page {
 }
 
 impl Page {
-    /// The last page of a source.
+    /// Returns the last page of a source.
     pub(crate) fn last(entries: impl IntoIterator<Item = Entry>) -> Page {
         let mut entries: Vec<Entry> = entries.into_iter().collect();
         entries.sort();
         Page { entries, next: None }
     }
 
-    /// The first entries of a source with an order, each with its position.
+    /// Returns the first entries of a source with an order, each with its position.
     pub(crate) fn first<P>(
         entries: impl Iterator<Item = (P, Entry)>,
         position: impl Fn(P) -> Vec<u8>,
@@ -171,13 +172,13 @@ impl<S: Exported> Export<S> {
         Export { partition, source, after: Vec::new(), state: PhantomData }
     }
 
-    /// The next page; `None` if `page` is the last one.
+    /// Returns the next page; `None` if `page` is the last one.
     pub fn behind(&self, page: &Page) -> Option<Export<S>> {
         let after = page.next.clone()?;
         Some(Export { after, ..Export::new(self.partition.clone(), self.source.clone()) })
     }
 
-    /// The entries of a page. The entry of a source with a name has that name.
+    /// Returns the entries of a page. The entry of a source with a name has that name.
     pub fn named(&self, page: Page) -> Vec<Entry> {
         let mut entries = page.entries;
         for entry in entries.iter_mut().filter(|entry| entry.part.len() == 1) {
@@ -247,7 +248,7 @@ impl<S: Exported> Decision for Export<S> {
     }
 }
 
-/// The error for an entry with a letter that the state does not have.
+/// Returns the error for an entry with a letter that the state does not have.
 pub(crate) fn unknown_letter<T>(letter: &[u8]) -> Result<T, Error> {
     Err(Error::Corrupt(format!("a script replied with unknown entry {:?}", letter.escape_ascii())))
 }

@@ -15,7 +15,7 @@ const TIME_MAX: u64 = (1 << 52) - 1;
 pub trait EntryLine {
     /// Refuses values that no engine can have stored.
     fn check(&self, checked: &mut Checked);
-    /// When the entry expires, in µs. `None` for an entry that never expires.
+    /// Returns when the entry expires, in µs. `None` for an entry that never expires.
     fn forget(&self) -> Option<u64> {
         None
     }

@@ -27,7 +27,7 @@ enum Form {
 }
 
 impl Text {
-    /// A text of these bytes.
+    /// Creates a text of these bytes.
     pub fn new(bytes: &[u8]) -> Text {
         Text(bytes.to_vec())
     }

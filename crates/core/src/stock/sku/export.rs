@@ -30,24 +30,24 @@ fn parse_numbers(reply: &mut Reply) -> Result<Stock, Error> {
     Ok(Stock { on_hand: reply.number()?, reserved: reply.number()?, sold: reply.number()? })
 }
 
-/// The entry of a hold. `member` is its key in the sku, which begins with the order.
+/// Returns the entry of a hold. `member` is its key in the sku, which begins with the order.
 fn hold_entry(expire: Timestamp, member: &[u8], hold: &Hold) -> Entry {
     Entry::new(&[&[HOLD], &expire.0.to_be_bytes(), member], hold)
 }
 
-/// The order of a hold's key.
+/// Returns the order of a hold's key.
 fn order_of(member: &[u8]) -> &[u8] {
     member.split(|byte| *byte == SEPARATOR).next().unwrap_or_default()
 }
 
-/// The entry of a hold in a script's reply.
+/// Returns the entry of a hold in a script's reply.
 fn parse_hold(reply: &mut Reply) -> Result<Entry, Error> {
     let (order, quantity, buyer) = (reply.bytes()?, reply.number()?, reply.bytes()?);
     let (expire, hold) = (Timestamp(reply.number()?), Hold { quantity, buyer: buyer.into() });
     Ok(hold_entry(expire, &hold.member(&order, expire), &hold))
 }
 
-/// The entry of an order in a script's reply.
+/// Returns the entry of an order in a script's reply.
 fn parse_order(reply: &mut Reply) -> Result<Entry, Error> {
     let reservation = Reservation::parse(reply)?;
     let limit = Some(reply.number()?).filter(|limit| *limit > 0);
@@ -218,7 +218,7 @@ impl Exported for Sku {
     }
 }
 
-/// The keys of both scripts. `name` names the order or the request.
+/// Returns the keys of both scripts. `name` names the order or the request.
 fn keys(name: &[u8]) -> [Vec<u8>; 5] {
     let named = |part: &[u8]| [part, name].concat();
     [b"stock".into(), b"holds".into(), b"buyers".into(), named(b"order:"), named(b"replay:")]

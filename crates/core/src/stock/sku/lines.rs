@@ -75,14 +75,14 @@ pub struct RestockLine {
 }
 
 impl StockLine {
-    /// The line of a head.
+    /// Returns the line of a head.
     pub fn from_entry(sku: &[u8], value: &[u8]) -> Result<StockLine, Unreadable> {
         Ok(StockLine { sku: Text::new(sku), stock: decode(value)? })
     }
 }
 
 impl HoldLine {
-    /// The line of a stored hold.
+    /// Returns the line of a stored hold.
     pub fn from_entry(sku: &[u8], name: &[u8], value: &[u8]) -> Result<HoldLine, Unreadable> {
         let (expire, member) = split_hold(name)?;
         let order = member.split(|byte| *byte == SEPARATOR).next().unwrap_or_default();
@@ -91,7 +91,7 @@ impl HoldLine {
 }
 
 impl OrderLine {
-    /// The line of a stored order.
+    /// Returns the line of a stored order.
     pub fn from_entry(sku: &[u8], order: &[u8], value: &[u8]) -> Result<OrderLine, Unreadable> {
         let (forget, Order { reservation, limit, .. }) = decode::<(Timestamp, Order)>(value)?;
         Ok(OrderLine { sku: Text::new(sku), order: Text::new(order), reservation, limit, forget })
@@ -99,14 +99,14 @@ impl OrderLine {
 }
 
 impl BuyerLine {
-    /// The line of a stored buyer.
+    /// Returns the line of a stored buyer.
     pub fn from_entry(sku: &[u8], buyer: &[u8], value: &[u8]) -> Result<BuyerLine, Unreadable> {
         Ok(BuyerLine { sku: Text::new(sku), buyer: Text::new(buyer), count: decode(value)? })
     }
 }
 
 impl RestockLine {
-    /// The line of a stored answer.
+    /// Returns the line of a stored answer.
     pub fn from_entry(sku: &[u8], request: &[u8], value: &[u8]) -> Result<RestockLine, Unreadable> {
         let (forget, stock) = decode(value)?;
         Ok(RestockLine { sku: Text::new(sku), request: Text::new(request), stock, forget })

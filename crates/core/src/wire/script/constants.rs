@@ -26,7 +26,7 @@ pub(crate) fn replace(text: &str) -> Result<String, String> {
     Ok(lines.into_iter().map(|line| with_values(line, &values)).collect())
 }
 
-/// The names and values of a line that defines constants.
+/// Returns the names and values of a line that defines constants.
 fn definition(line: &str) -> Option<Vec<(&str, String)>> {
     let (names, values) = line.strip_prefix("local ")?.split_once(" = ")?;
     let parts: Vec<&str> =
@@ -42,7 +42,7 @@ fn is_constant(name: &str) -> bool {
     name.starts_with(is_capital) && !name.contains(|letter: char| letter.is_ascii_lowercase())
 }
 
-/// The value in the form that an expression can contain; `None` if it is not constant.
+/// Returns the value in the form that an expression can contain; `None` if it is not constant.
 fn constant(parts: &[&str]) -> Option<String> {
     let is_number = |part: &str| part.starts_with(|first: char| first.is_ascii_digit());
     let value = parts.concat().trim().to_owned();
@@ -70,7 +70,7 @@ fn with_values(line: &str, values: &BTreeMap<&str, String>) -> String {
     code
 }
 
-/// A line in parts: words and numbers, strings, a comment, and other letters one by one.
+/// Returns a line in parts: words and numbers, strings, a comment, and other letters one by one.
 fn parts(line: &str) -> Vec<&str> {
     let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let (mut parts, mut rest) = (Vec::new(), line);
@@ -88,7 +88,7 @@ fn parts(line: &str) -> Vec<&str> {
     parts
 }
 
-/// The length of the string at the start of the text, with its quotes.
+/// Returns the length of the string at the start of the text, with its quotes.
 fn string(text: &str) -> usize {
     let mut is_escaped = false;
     for (at, letter) in text.char_indices().skip(1) {

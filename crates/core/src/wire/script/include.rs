@@ -114,19 +114,19 @@ fn visit<'a>(
     Ok(())
 }
 
-/// The fragments that a file includes.
+/// Returns the fragments that a file includes.
 pub(crate) fn includes(text: &str) -> Vec<&str> {
     let lines = header(text).into_iter().filter_map(|line| line.strip_prefix(INCLUDE));
     lines.flat_map(str::split_whitespace).collect()
 }
 
-/// The lines of the first comment, without the `-- ` at their start.
+/// Returns the lines of the first comment, without the `-- ` at their start.
 pub(crate) fn header(text: &str) -> Vec<&str> {
     let lines = text.lines().map_while(|line| line.strip_prefix("--"));
     lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect()
 }
 
-/// The number of keys or arguments that a header declares.
+/// Returns the number of keys or arguments that a header declares.
 fn count(name: &str, header: &[&str], kind: &str) -> Result<usize, String> {
     let declared = header.iter().filter(|line| line.starts_with(&format!("{kind}[")));
     let mut number = 0;
@@ -139,7 +139,7 @@ fn count(name: &str, header: &[&str], kind: &str) -> Result<usize, String> {
     Ok(number)
 }
 
-/// The numbers of `Shared keys[1..n], argv[1..m]` or `Shared argv[1..m]`.
+/// Returns the numbers of `Shared keys[1..n], argv[1..m]` or `Shared argv[1..m]`.
 fn shared(name: &str, header: &[&str]) -> Result<Option<(usize, usize)>, String> {
     let Some(line) = header.iter().find(|line| line.starts_with("Shared ")) else {
         return Ok(None);
@@ -154,7 +154,7 @@ fn shared(name: &str, header: &[&str]) -> Result<Option<(usize, usize)>, String>
     }
 }
 
-/// The sizes of an item as Lua constants, for the loop that decides the items.
+/// Returns the sizes of an item as Lua constants, for the loop that decides the items.
 fn sizes(keys: usize, argv: usize, shared: Option<(usize, usize)>) -> String {
     let Some((shared_keys, shared_argv)) = shared else {
         return format!("local KEYS_PER_ITEM, ARGV_PER_ITEM = {keys}, {argv}\n");

@@ -18,7 +18,7 @@ fn each_namespace_has_its_own_counts_and_others_have_none() {
     let expected = Error::NamespaceLimit { limit: "waiting_max", value: 2, retry: RETRY };
     assert_eq!(refused, expected);
     let also = other.waiting().unwrap();
-    // New limits apply immediately, also to what is occupied already.
+    // New limits apply immediately, even to resources that are already in use.
     let limits = NamespaceLimits { waiting_max: Some(3), ..limits };
     budget.set(&[NamespaceRule { pattern: "*".to_owned(), limits }], 1).unwrap();
     let third = budget.of(b"acme\x1e").unwrap().waiting().unwrap();
@@ -59,7 +59,7 @@ fn j24_a_flood_of_names_keeps_the_counts_in_use_and_forgets_the_rest() {
 }
 
 #[test]
-fn a_second_has_its_calls_and_exempt_ones_pass() {
+fn a_second_allows_its_calls_and_exempt_calls_always_pass() {
     let limits = NamespaceLimits {
         calls_per_second: Some(100),
         in_flight_max: Some(1),

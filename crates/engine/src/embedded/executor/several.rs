@@ -1,4 +1,4 @@
-//! Decisions about several partitions of one shard, in one step.
+//! Decisions that span several partitions of one shard, in one step.
 
 use std::mem;
 
@@ -37,11 +37,11 @@ impl<S: Tabled> Sharded for Vec<S> {
 }
 
 impl Embedded {
-    /// Executes a decision about several partitions. Its changes are one entry of the journal.
+    /// Executes a decision that spans several partitions. Its changes form one journal entry.
     ///
-    /// New partitions are registered before the decision, because it cannot be undone. Those that it
-    /// leaves empty are removed again. Leases and queued tasks are not limited here, and states that
-    /// reserve ahead are not supported.
+    /// New partitions are registered before the decision, because it cannot be undone. Partitions
+    /// that it leaves empty are removed again. Leases and queued tasks are not limited here, and
+    /// states that reserve ahead are not supported.
     fn execute_several<S, D>(&self, decision: &D) -> (Result<D::Outcome, Error>, Seen)
     where
         S: Tabled,
@@ -50,7 +50,7 @@ impl Embedded {
         const { assert!(!S::RESERVES, "the reservations of several states are not tracked") };
         let (partitions, tag) = (decision.partitions(), S::tag(decision.partition()));
         let mut tables = self.shard(tag);
-        // Read under the lock, as for one partition.
+        // Read under the lock, as for a single partition.
         let now = self.clock.now();
         let is_recorded = self.journal().is_some();
         let (table, buffer) = S::table_and_buffer(&mut tables);
@@ -127,7 +127,7 @@ impl Embedded {
         }
     }
 
-    /// Registers new partitions: all, or none if it fails.
+    /// Registers all new partitions, or none if it fails.
     fn name_all<S: Tabled>(&self, new: &[&[u8]]) -> Result<(), Error> {
         if self.is_full() && !new.is_empty() {
             return Err(memory_full());
@@ -142,7 +142,7 @@ impl Embedded {
     }
 }
 
-/// The encoded head of a state.
+/// Returns the encoded head of a state.
 fn head<S: Tabled>(state: &S) -> Vec<u8> {
     let mut head = Vec::new();
     state.head(&mut head);

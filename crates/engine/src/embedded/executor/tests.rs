@@ -31,9 +31,9 @@ fn tag_of(check: &CheckRate) -> &[u8] {
     Meter::tag(check.partition())
 }
 
-/// A run of decisions ends before the first of another shard, and where `take` says so.
+/// A run of decisions ends before the first decision of another shard, or where `take` says so.
 #[test]
-fn a_run_is_of_one_shard() {
+fn a_run_stays_within_one_shard() {
     let engine = Embedded::new(Clock::Stepped(Arc::default()));
     let run = |checks: &[CheckRate], most: usize| {
         let mut counts = Vec::new();
@@ -53,9 +53,9 @@ fn a_run_is_of_one_shard() {
     assert!(run(&[], 9).is_empty());
 }
 
-/// A batch passes a shard that another thread has, and blocks only on request.
+/// A run skips a shard that another thread has locked, and blocks only on request.
 #[test]
-fn a_run_passes_a_locked_shard() {
+fn a_run_skips_a_locked_shard() {
     let engine = Embedded::new(Clock::Stepped(Arc::default()));
     let checks = [check("a")];
     let locked = engine.shard(tag_of(&checks[0]));
@@ -67,7 +67,7 @@ fn a_run_passes_a_locked_shard() {
 
 /// A decision leaves no changes to the next one of its shard, whether they were queued or dropped.
 #[test]
-fn the_change_buffer_of_a_shard_has_one_decision() {
+fn the_change_buffer_of_a_shard_contains_one_decision() {
     let folder = std::env::temp_dir().join(format!("tollgate-kept-{}", std::process::id()));
     let open = || {
         let (disk, clock) = (Disk::directory(&folder).unwrap(), Clock::Stepped(Arc::default()));

@@ -1,4 +1,4 @@
-//! The writer of the log: appends queued changes in one write, for all calls that wait.
+//! The writer of the log appends queued changes in one write for all waiting calls.
 
 use std::{
     mem,
@@ -12,10 +12,11 @@ use super::{
 };
 use tollgate_core::time::KeptClock;
 
-/// A write of this number of decisions says that many calls are in flight.
+/// A write with this number of decisions means that many calls are in flight.
 const CROWD: u64 = 8;
-/// The longest pause before the next write in a crowd, until as many decisions are queued as the last
-/// write had. Each write takes a core from the threads that decide.
+/// Maximum pause before the next write when many calls are in flight. The pause ends when as many
+/// decisions are queued as the last write contained. Each write takes a core away from the threads
+/// that decide.
 const PAUSE: Duration = Duration::from_micros(500);
 
 /// Appends the queue to the log: on a thread, or by [`JournalWriter::log`] in simulations.
@@ -26,10 +27,10 @@ pub(super) struct LogWriter {
     shared: Arc<JournalState>,
     log: ChangeLog,
     clock: Arc<KeptClock>,
-    /// The number of the last change of the log.
+    /// The number of the last change in the log.
     last: u64,
-    /// Changes that were taken from the queue and could not be written, with the number of the last
-    /// one.
+    /// Changes that were removed from the queue but could not be written, with the number of the
+    /// last one.
     unwritten: Option<(QueuedRows, u64)>,
 }
 
@@ -57,7 +58,7 @@ impl LogWriter {
         self.close();
     }
 
-    /// Appends all queued changes, and answers the calls that wait for them. A failed record is
+    /// Appends all queued changes, and wakes the calls that wait for them. A failed record is
     /// written again by the next call, before others.
     pub(super) fn write(&mut self) {
         if let Some((rows, last)) = self.unwritten.take() {
@@ -91,7 +92,7 @@ impl LogWriter {
         }
     }
 
-    /// Hands all changes to redb, including the ones that could not be logged.
+    /// Passes all changes to redb, including those that could not be logged.
     pub(super) fn close(&mut self) {
         self.write();
         if let Some((rows, last)) = self.unwritten.take() {
@@ -109,7 +110,7 @@ impl LogWriter {
         }
     }
 
-    /// Waits until the next write is worth it in a crowd of calls.
+    /// Waits until the next write is worthwhile if many calls are in flight.
     fn gather(&self, count: u64) {
         let mut queue = lock(&self.shared.queue);
         queue.log_due = self.last + count;
@@ -122,7 +123,8 @@ impl LogWriter {
         (queue.log_due, queue.is_log_idle) = (0, false);
     }
 
-    /// Waits for changes; after a failure, for a pause. Returns whether the engine still runs.
+    /// Waits for changes or, after a failure, for a pause. Returns whether the engine is still
+    /// running.
     fn wait(&self) -> bool {
         let shared = &self.shared;
         let mut queue = lock(&shared.queue);

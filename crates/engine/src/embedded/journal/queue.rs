@@ -5,7 +5,7 @@ use std::{mem, time::Duration};
 use tollgate_core::{record::Row, time::Timestamp};
 
 /// The capacity of a buffer. Changes fill several buffers, since a growing buffer would be copied
-/// as a whole, under the lock.
+/// as a whole under the lock.
 const ROW_BYTES: usize = 64 << 10;
 
 /// Changes in order.
@@ -41,7 +41,7 @@ impl QueuedRows {
 /// The work of the journal's threads.
 #[derive(Debug, Default)]
 pub(super) struct ChangeQueue {
-    /// Whether changes are logged before redb gets them.
+    /// Whether changes are logged before they are passed to redb.
     pub(super) is_logged: bool,
     /// The changes that are not logged yet.
     unlogged: QueuedRows,
@@ -55,15 +55,15 @@ pub(super) struct ChangeQueue {
     writing_bytes: usize,
     /// The number of the last change.
     ticket: u64,
-    /// The number of the last change that redb has got, or that is ready for it.
+    /// The number of the last change that was passed to redb, or that is ready for it.
     ready_ticket: u64,
     /// The time of the oldest queued change, by the source of the engine's clock.
     since: Option<Timestamp>,
     /// The time of the oldest change that is being written.
     writing_since: Option<Timestamp>,
     /// redb writes as soon as it has the changes up to the first number, because a call waits for a
-    /// reservation, or the sweeper for room; then once more for those up to the second number, for
-    /// calls that came later.
+    /// reservation or the sweeper for room, and once more for the changes up to the second number,
+    /// for calls that came later.
     write_due: Option<[u64; 2]>,
     /// Whether the thread of redb waits to be woken.
     pub(super) is_idle: bool,
@@ -71,14 +71,14 @@ pub(super) struct ChangeQueue {
     pub(super) is_log_idle: bool,
     /// The number of the change that wakes it, or a later one.
     pub(super) log_due: u64,
-    /// Whether the engine closes: the next record of the log is the last.
+    /// Whether the engine is closing, so that the next record of the log is the last.
     pub(super) is_log_closing: bool,
-    /// Whether the engine closes: the next write is the last.
+    /// Whether the engine is closing, so that the next write is the last.
     pub(super) is_closing: bool,
 }
 
 impl ChangeQueue {
-    /// A queue whose numbers continue after `last`.
+    /// Creates a queue whose numbers continue after `last`.
     pub(super) fn after(last: u64, is_logged: bool) -> ChangeQueue {
         ChangeQueue { is_logged, ticket: last, ready_ticket: last, ..ChangeQueue::default() }
     }
@@ -98,7 +98,7 @@ impl ChangeQueue {
         self.ticket
     }
 
-    /// Whether the thread of the log is to be woken, if it waits.
+    /// Whether the thread of the log must be woken if it is waiting.
     pub(super) fn is_log_due(&self) -> bool {
         self.ticket >= self.log_due
     }
@@ -108,7 +108,7 @@ impl ChangeQueue {
         !self.unlogged.rows.is_empty()
     }
 
-    /// Takes all changes that are not logged yet, with the number of the last one.
+    /// Removes and returns all changes that are not logged yet, with the number of the last one.
     pub(super) fn take_unlogged(&mut self) -> (QueuedRows, u64) {
         (mem::take(&mut self.unlogged), self.ticket)
     }
@@ -125,19 +125,19 @@ impl ChangeQueue {
         self.write_due = Some([first, self.ticket]);
     }
 
-    /// Whether redb is to write now, since it has the changes that a call waits for.
+    /// Whether redb must write now, since it has the changes that a call waits for.
     pub(super) fn is_write_due(&self) -> bool {
         self.write_due.is_some_and(|[first, _]| first <= self.ready_ticket)
     }
 
-    /// Takes all changes for redb, with the number of the last one.
+    /// Removes and returns all changes for redb, with the number of the last one.
     pub(super) fn take(&mut self, now: Timestamp) -> (Vec<Row>, u64) {
         let open = self.write_due.filter(|[_, last]| *last > self.ready_ticket);
         self.write_due = open.map(|[_, last]| [last; 2]);
         (self.gather(now), self.ready_ticket)
     }
 
-    /// Takes all changes for redb, for a batch that is written later.
+    /// Removes and returns all changes for redb, for a batch that is written later.
     pub(super) fn gather(&mut self, now: Timestamp) -> Vec<Row> {
         let taken = mem::take(&mut self.ready);
         if !taken.rows.is_empty() {
@@ -152,32 +152,33 @@ impl ChangeQueue {
         taken.rows
     }
 
-    /// Sets the bytes of the batch that the taken changes are in: later changes replace earlier ones.
+    /// Sets the size of the batch that contains the removed changes: it can be smaller, because
+    /// later changes replace earlier ones.
     pub(super) fn record_batch(&mut self, bytes: usize) {
         self.writing_bytes = bytes;
     }
 
-    /// Records that the taken changes are synced.
+    /// Records that the removed changes are synced.
     pub(super) fn record_synced(&mut self) {
         (self.writing_since, self.writing_bytes) = (None, 0);
     }
 
-    /// The bytes of all changes that are not synced.
+    /// Returns the bytes of all changes that are not synced.
     pub(super) fn unsynced_bytes(&self) -> usize {
         self.bytes + self.writing_bytes
     }
 
-    /// The bytes of queued changes, without the batch that redb is writing.
+    /// Returns the bytes of queued changes, without the batch that redb is writing.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The number and the bytes of the changes for redb.
+    /// Returns the number and the bytes of the changes for redb.
     pub(super) fn ready(&self) -> [usize; 2] {
         [self.ready.count, self.ready.bytes]
     }
 
-    /// The age of the oldest change that is not synced.
+    /// Returns the age of the oldest change that is not synced.
     pub(super) fn age(&self, now: Timestamp) -> Duration {
         let since = self.writing_since.or(self.since).unwrap_or(now);
         Duration::from_micros(now.0.saturating_sub(since.0))

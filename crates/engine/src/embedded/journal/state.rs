@@ -1,4 +1,4 @@
-//! What calls and the threads of the journal share.
+//! The state that calls and the threads of the journal share.
 
 use std::{
     sync::{
@@ -14,12 +14,12 @@ use super::{super::super::StoreState, ChangeQueue, Durability, lock, waiting::Wa
 use crate::budget::CallerLimits;
 use tollgate_core::error::Error;
 
-/// A write to redb starts immediately if this fraction of the bytes, or of the changes, is queued.
+/// A write to redb starts immediately if this fraction of the maximum bytes or changes is queued.
 const MUCH: usize = 4;
-/// A write to redb starts immediately if a batch has this number of changes.
+/// A write to redb starts immediately if a batch contains this number of changes.
 const MANY: usize = 50_000;
-/// The thread of redb adds changes to its batch when this number is queued. They are in the cache of the
-/// processor then, and later changes replace earlier ones.
+/// The thread of redb adds changes to its batch when this number is queued. They are then still in
+/// the processor's cache, and later changes replace earlier ones.
 const GATHERED: usize = 4_096;
 
 #[derive(Debug)]
@@ -34,11 +34,11 @@ pub(super) struct JournalState {
     pub(super) logged: AtomicU64,
     /// The number of the last synced change.
     pub(super) written: AtomicU64,
-    /// The calls that wait for one of these.
+    /// The calls that wait for one of these numbers.
     pub(super) waiters: Waiters,
     /// The error of the last write that failed.
     pub(super) failure: Mutex<Option<Arc<str>>>,
-    /// The condition of the store, for health.
+    /// The state of the store, for health.
     pub(super) state: watch::Sender<StoreState>,
     /// Whether writes to redb fail.
     pub(super) is_sync_failing: AtomicBool,
@@ -46,14 +46,14 @@ pub(super) struct JournalState {
     pub(super) is_log_failing: AtomicBool,
     /// Whether a write hangs.
     pub(super) is_stalled: AtomicBool,
-    /// The most bytes of unsynced changes.
+    /// Maximum bytes of unsynced changes.
     pub(super) bytes_max: AtomicUsize,
-    /// The most queued changes.
+    /// Maximum number of queued changes.
     pub(super) changes_max: AtomicUsize,
 }
 
 impl JournalState {
-    /// A state in which redb has all changes up to `last`.
+    /// Creates a state in which redb has all changes up to `last`.
     pub(super) fn new(durability: Durability, queue: ChangeQueue, last: u64) -> JournalState {
         JournalState {
             durability,
@@ -78,7 +78,7 @@ impl JournalState {
         self.is_sync_failing.load(Ordering::Acquire) || self.is_log_failing.load(Ordering::Acquire)
     }
 
-    /// The error of calls while writes fail.
+    /// Returns the error of calls while writes fail.
     pub(super) fn unavailable(&self) -> Error {
         let failure = lock(&self.failure).clone();
         let why = failure.as_deref().unwrap_or("a write takes too long");
@@ -108,7 +108,7 @@ impl JournalState {
         }
     }
 
-    /// Publishes the condition of the store. The flags are read inside the update, so the last
+    /// Publishes the state of the store. The flags are read inside the update, so the last
     /// publication reflects both.
     pub(super) fn publish(&self) {
         self.state.send_modify(|state| {
@@ -123,7 +123,7 @@ impl JournalState {
         self.is_write_due(queue) || count >= GATHERED || self.is_much(count, bytes)
     }
 
-    /// Whether redb is to write now, whatever its batch has.
+    /// Whether redb must write now, whatever its batch contains.
     pub(super) fn is_write_due(&self, queue: &ChangeQueue) -> bool {
         let is_awaited = self.durability == Durability::Always && queue.ready()[0] > 0;
         queue.is_write_due() || is_awaited
@@ -136,7 +136,7 @@ impl JournalState {
     }
 }
 
-/// Reports a failure if a thread of the journal ends by a panic.
+/// Guard that reports a failure if a thread of the journal panics.
 pub(super) struct FailureGuard(pub(super) Arc<JournalState>);
 
 impl Drop for FailureGuard {

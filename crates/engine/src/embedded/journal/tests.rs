@@ -12,7 +12,7 @@ use tollgate_core::{
 };
 
 #[test]
-fn a_call_that_finds_too_many_changes_in_line_is_refused_and_counted() {
+fn a_call_that_finds_too_many_queued_changes_is_refused_and_counted() {
     let folder = temp_dir().join(format!("tollgate-journal-{}", process::id()));
     let (disk, clock) = (Disk::directory(&folder).unwrap(), Clock::Stepped(Arc::default()));
     let opened = Embedded::open_unwritten(clock, disk, Durability::Always, 7);
@@ -31,9 +31,9 @@ fn a_call_that_finds_too_many_changes_in_line_is_refused_and_counted() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// Changes that are gathered early count with the bytes of the batch, and are written later.
+/// Changes that are gathered early count with their size in the batch, and are written later.
 #[test]
-fn gathered_changes_are_written_once_and_count_with_what_is_left_of_them() {
+fn gathered_changes_are_written_once_and_count_with_their_size_in_the_batch() {
     let folder = temp_dir().join(format!("tollgate-gather-{}", process::id()));
     let store = FileStore::open(Disk::directory(&folder).unwrap()).unwrap();
     let source = Clock::Stepped(Arc::default());
@@ -61,9 +61,9 @@ fn gathered_changes_are_written_once_and_count_with_what_is_left_of_them() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// If the sweeper finds no room, the next write starts at once.
+/// If the sweeper finds no room, the next write starts immediately.
 #[test]
-fn a_write_starts_at_once_when_the_sweeper_has_no_room() {
+fn a_write_starts_immediately_when_the_sweeper_has_no_room() {
     for durability in [Durability::Always, Durability::Interval, Durability::None] {
         let folder = temp_dir().join(format!("tollgate-room-{durability:?}-{}", process::id()));
         let store = FileStore::open(Disk::directory(&folder).unwrap()).unwrap();
@@ -77,7 +77,7 @@ fn a_write_starts_at_once_when_the_sweeper_has_no_room() {
             assert!(!is_due());
             journal.push(changes.row());
         }
-        // Under `interval` redb gets them from the log.
+        // Under `interval`, redb receives them through the log.
         writer.log();
         assert!(is_due());
         writer.write();

@@ -1,7 +1,8 @@
 //! Calls that wait for the journal.
 //!
 //! A thread of the journal wakes one call of each worker thread, the *leader*. The leader wakes the
-//! other calls of its thread: waking a task from another thread costs several times as much.
+//! other calls of its thread, because waking a task from another thread costs several times as
+//! much.
 
 use std::{
     mem,
@@ -64,7 +65,7 @@ impl Waiters {
         Some(Lead { group: index, number })
     }
 
-    /// Ends a lead, and wakes the other calls of the group: they look again.
+    /// Ends a lead, and wakes the other calls of the group so that they check again.
     fn end(&self, Lead { group, number }: Lead) {
         let mut group = self.groups[group].lock();
         if group.leader.as_ref().is_some_and(|(leader, _)| *leader == number) {
@@ -76,7 +77,7 @@ impl Waiters {
     }
 }
 
-/// Waits until a condition holds that [`Waiters::wake`] announces.
+/// Waits until a condition holds whose changes [`Waiters::wake`] announces.
 #[derive(Debug)]
 pub(super) struct SyncWait<'a, F> {
     waiters: &'a Waiters,
@@ -102,7 +103,7 @@ impl<F: Fn() -> bool + Unpin> Future for SyncWait<'_, F> {
             return Poll::Ready(());
         }
         this.lead = this.waiters.join(cx.waker());
-        // It may have come true in between, unannounced to this call.
+        // It may have become true in between, without this call being woken.
         if (this.is_over)() { Poll::Ready(()) } else { Poll::Pending }
     }
 }
@@ -127,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_call_is_woken_even_if_its_leader_has_gone() {
+    fn each_call_is_woken_even_if_its_leader_is_dropped() {
         let (waiters, is_over) = (Waiters::default(), AtomicBool::new(false));
         let wait = || SyncWait::new(&waiters, || is_over.load(Ordering::SeqCst));
         let count = Arc::new(AtomicUsize::new(0));
@@ -145,7 +146,7 @@ mod tests {
         }
         is_over.store(true, Ordering::SeqCst);
         waiters.wake();
-        assert_eq!(count.load(Ordering::SeqCst), 3, "the leader only");
+        assert_eq!(count.load(Ordering::SeqCst), 3, "only the leader is woken");
         for other in &mut others {
             assert!(other.poll_unpin(&mut Context::from_waker(&waker)).is_ready());
         }

@@ -1,4 +1,4 @@
-//! The writer of the journal: collects queued changes and writes them to redb in one batch.
+//! The writer of the journal collects queued changes and writes them to redb in one batch.
 
 use std::{
     mem,
@@ -16,7 +16,8 @@ use tollgate_core::{
 };
 use tollgate_telemetry::metrics;
 
-/// Writes the queue: on the journal's thread, or by calls of [`JournalWriter::write`] in simulations.
+/// Writes the queue on the journal's thread, or through calls of [`JournalWriter::write`] in
+/// simulations.
 #[derive(Debug)]
 pub struct JournalWriter {
     pub(super) shared: Arc<JournalState>,
@@ -24,7 +25,7 @@ pub struct JournalWriter {
     pub(super) log: Option<LogWriter>,
     pub(super) store: FileStore,
     pub(super) clock: Arc<KeptClock>,
-    /// The changes that were taken from the queue and are not synced yet.
+    /// The changes that were removed from the queue and are not synced yet.
     pub(super) batch: WriteBatch,
 }
 
@@ -49,8 +50,8 @@ impl JournalWriter {
         }
     }
 
-    /// Writes all queued changes, and the clock's mark if it is old. Returns whether more can
-    /// follow. A failed batch is written again with the next one.
+    /// Writes all queued changes, and the clock's mark if it is old. Returns whether more writes
+    /// can follow. A failed batch is written again with the next one.
     pub fn write(&mut self) -> bool {
         let is_closing = lock(&self.shared.queue).is_closing;
         match &mut self.log {
@@ -58,7 +59,7 @@ impl JournalWriter {
             _ => self.log(),
         }
         if is_closing {
-            // From here on nothing is acknowledged before it is synced.
+            // From here on, nothing is acknowledged before it is synced.
             self.clock.end_reservation();
         }
         let ticket = self.collect();
@@ -96,8 +97,9 @@ impl JournalWriter {
         !is_closing
     }
 
-    /// Waits until it is time for the next write, and adds changes to the batch meanwhile. `began` is the start of the last one: a slow
-    /// write is followed by the next without a pause.
+    /// Waits until it is time for the next write, and adds changes to the batch meanwhile. `began`
+    /// is the start of the last write, so that a slow write is followed by the next without a
+    /// pause.
     fn wait(&mut self, began: Instant) {
         let shared = self.shared.clone();
         let is_failing = shared.is_sync_failing.load(Ordering::Acquire);

@@ -11,8 +11,8 @@ use tollgate_core::record::Change;
 /// The last change of each key; earlier changes of a key are dropped.
 #[derive(Debug, Default)]
 pub(in super::super) struct WriteBatch {
-    /// Prefixes whose entries are removed before the entries below are written, each with the number
-    /// of the change that removes them.
+    /// Prefixes whose entries are removed before the entries below are written, each with the
+    /// number of the change that clears it.
     clear: BTreeMap<Box<[u8]>, u64>,
     /// The last change of each key.
     entries: HashMap<Vec<u8>, LastChange, RandomState>,
@@ -33,7 +33,7 @@ struct LastChange {
 }
 
 impl WriteBatch {
-    /// Adds a change; the last change of a key counts.
+    /// Adds a change, which replaces earlier changes of its key.
     pub(in super::super) fn add(&mut self, change: Change<'_>) {
         self.added += 1;
         match change {
@@ -52,7 +52,7 @@ impl WriteBatch {
         }
     }
 
-    /// Records that a write of the batch has failed: the table may contain all of it.
+    /// Records that a write of the batch has failed, so the table may contain all of it.
     pub(in super::super) fn record_failure(&mut self) {
         self.entries.values_mut().for_each(|entry| entry.is_new = false);
     }
@@ -68,7 +68,7 @@ impl WriteBatch {
                 last.number = number;
                 last.is_new &= is_new;
                 match (&mut last.value, value) {
-                    // Nearly always as long as before.
+                    // The new value is nearly always as long as the old one.
                     (Some(last), Some(value)) => {
                         last.clear();
                         last.extend_from_slice(value);
@@ -89,18 +89,19 @@ impl WriteBatch {
         self.len() == 0
     }
 
-    /// The number of changes.
+    /// Returns the number of changes.
     pub(in super::super) fn len(&self) -> usize {
         self.clear.len() + self.entries.len()
     }
 
-    /// The bytes of keys and values.
+    /// Returns the bytes of keys and values.
     pub(in super::super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The entries after all cleared prefixes. Sorted, so that the file depends on the decisions only;
-    /// sorting once costs a third of a map that is always in order.
+    /// Returns the entries to write after all prefixes are cleared. They are sorted so that the
+    /// file depends only on the decisions; sorting once costs a third of what a map that is always
+    /// in order would.
     fn sorted(&self) -> Vec<(&[u8], &LastChange)> {
         let entries = self.entries.iter().map(|(key, entry)| (&**key, entry));
         let mut entries: Vec<(&[u8], &LastChange)> = entries.collect();
@@ -129,7 +130,7 @@ impl WriteBatch {
             let begun: Result<Vec<Vec<u8>>, StorageError> = table
                 .range(&prefix[..]..)?
                 .map(|entry| entry.map(|(key, _)| key.value().to_vec()))
-                // An unreadable entry does not end the range: it fails the write.
+                // An unreadable entry does not end the range, but fails the write.
                 .take_while(|key| key.as_ref().map_or(true, |key| key.starts_with(prefix)))
                 .collect();
             for key in begun? {
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_word_on_an_entry_counts() {
+    fn the_last_change_of_an_entry_counts() {
         let mut batch = WriteBatch::default();
         let add = |batch: &mut WriteBatch, changes: &[Change<'_>]| {
             changes.iter().for_each(|change| batch.add(*change));

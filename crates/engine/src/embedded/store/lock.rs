@@ -1,6 +1,6 @@
-//! The lock of a data directory: one process uses it at a time.
+//! The lock of a data directory, which lets one process use it at a time.
 //!
-//! If another process has the lock, a start waits up to [`WAIT`] and then fails. A killed process
+//! If another process has the lock, startup waits up to [`WAIT`] and then fails. A killed process
 //! keeps its lock until the system has reclaimed its memory. Without the wait, a supervisor that
 //! restarts the server immediately would find the directory locked.
 
@@ -13,19 +13,20 @@ use std::{
 
 use tollgate_core::time::monotonic;
 
-/// How long a lock of another process is waited for.
+/// How long to wait for a lock of another process.
 pub(super) const WAIT: Duration = Duration::from_secs(1);
 const RETRY_EVERY: Duration = Duration::from_millis(10);
 
 /// A locked file.
 ///
-/// The lock belongs to the open file, which a child process shares from its fork to its exec.
-/// So it is released explicitly: closing the file here would leave it to the child's end.
+/// The lock belongs to the open file, which a child process shares from its fork to its exec. It is
+/// therefore released explicitly: if the file were only closed here, the lock would last until the
+/// child ends.
 #[derive(Debug)]
 pub(super) struct DirectoryLock(File);
 
 impl DirectoryLock {
-    /// Locks a file, where no other process has, or does within this time.
+    /// Locks a file, and waits up to `wait` if another process has locked it.
     pub(super) fn take(file: File, wait: Duration) -> Result<DirectoryLock, TryLockError> {
         when_free(|| file.try_lock(), |error| matches!(error, TryLockError::WouldBlock), wait)?;
         Ok(DirectoryLock(file))
@@ -34,12 +35,12 @@ impl DirectoryLock {
 
 impl Drop for DirectoryLock {
     fn drop(&mut self) {
-        // Where that fails, closing it releases it.
+        // If that fails, closing the file releases the lock.
         let _: io::Result<()> = self.0.unlock();
     }
 }
 
-/// Repeats what fails because another process has a lock, for so long.
+/// Repeats an attempt that fails because another process has a lock, for up to `wait`.
 pub(super) fn when_free<T, E>(
     mut attempt: impl FnMut() -> Result<T, E>,
     is_taken: impl Fn(&E) -> bool,
@@ -65,7 +66,7 @@ mod tests {
         let path = temp_dir().join(format!("tollgate-test-lock-{}", process::id()));
         let open = || File::create(&path).unwrap();
         let lock = DirectoryLock::take(open(), Duration::ZERO).unwrap();
-        // What a child holds from its fork to its exec.
+        // The open file that a child shares from its fork to its exec.
         let shared = lock.0.try_clone().unwrap();
         assert!(matches!(
             DirectoryLock::take(open(), Duration::ZERO),
@@ -73,7 +74,7 @@ mod tests {
         ));
         drop(lock);
         DirectoryLock::take(open(), Duration::ZERO)
-            .expect("it is free though the open file is shared");
+            .expect("the lock is free although the open file is shared");
         drop(shared);
         fs::remove_file(&path).unwrap();
     }
@@ -87,8 +88,8 @@ mod tests {
         };
         assert_eq!(when_free(&mut attempt, |error| *error == "taken", wait), Ok(3));
         let failed = when_free(|| Err::<(), _>("broken"), |error| *error == "taken", wait);
-        assert_eq!(failed, Err("broken"), "nothing else is tried again");
+        assert_eq!(failed, Err("broken"), "other errors are not retried");
         let taken = when_free(|| Err::<(), _>("taken"), |_| true, Duration::ZERO);
-        assert_eq!(taken, Err("taken"), "it ends with its time");
+        assert_eq!(taken, Err("taken"), "it fails when the time is over");
     }
 }

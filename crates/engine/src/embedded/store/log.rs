@@ -1,9 +1,9 @@
-//! The log of a data directory: changes that have reached the operating system and are not synced
-//! yet. A killed process loses none of them.
+//! The log of a data directory contains changes that have reached the operating system and are not
+//! synced yet. A killed process loses none of them.
 //!
-//! Two files take turns. The log is appended to one of them; the other one is emptied once redb has
-//! synced all its changes. The log itself is never synced: a power loss may lose any part of what
-//! redb has not synced.
+//! Two files alternate: records are appended to one of them, and the other is emptied once redb has
+//! synced all its changes. The log itself is never synced, so a power loss may lose any part of
+//! what redb has not synced.
 //!
 //! # Format
 //! A record is a header and a payload, which is a row of changes (`decision/persistence`). Numbers
@@ -19,11 +19,11 @@
 //! | 4 | CRC-32 of the payload |
 //! | 4 | CRC-32 of the header up to here |
 //!
-//! # What a start finds
+//! # What startup finds
 //! Records follow each other by their numbers, from the last synced change on. A killed process
-//! leaves at most one incomplete record, at the end, which no answer depends on: it is cut off.
-//! Anything else is damage, unless the machine has started anew in between: a power loss may leave
-//! any record incomplete, so the records before the first such one count.
+//! leaves at most one incomplete record, at the end. No answer depends on it, so it is cut off.
+//! Anything else is damage, unless the machine has restarted in between: a power loss may leave any
+//! record incomplete, so only the records before the first incomplete one count.
 
 use std::{
     fmt,
@@ -43,19 +43,19 @@ use tollgate_core::{
 /// The first bytes of a record: the name and the version of the format.
 const MAGIC: [u8; 4] = *b"TGL1";
 const HEADER: usize = 40;
-/// The log moves to the other file when this one is longer, bytes.
+/// The log switches to the other file when the current one is longer, in bytes.
 const FILE_BYTES: u64 = 4 << 20;
-/// The buffer that is retained between two records, bytes.
+/// The buffer that is retained between two records, in bytes.
 const KEPT_BYTES: usize = 1 << 20;
 
 /// A file of the log.
 pub trait LogFile: fmt::Debug + Send + Sync {
     /// Reads the whole file.
     fn read(&mut self) -> io::Result<Vec<u8>>;
-    /// Writes at the end of the file, which is `offset` bytes long. After an error a part may be
-    /// written.
+    /// Writes at the end of the file, which is `offset` bytes long. After an error, part of the
+    /// bytes may be written.
     fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Cuts the file off.
+    /// Truncates the file.
     fn cut(&mut self, length: u64) -> io::Result<()>;
     /// Syncs the file.
     fn sync(&mut self) -> io::Result<()>;
@@ -82,7 +82,7 @@ impl LogFile for File {
     }
 }
 
-/// A file in memory, for disks of tests that need no log.
+/// A file in memory, for test disks that need no log.
 impl LogFile for Vec<u8> {
     fn read(&mut self) -> io::Result<Vec<u8>> {
         Ok(self.clone())
@@ -119,11 +119,11 @@ struct OpenLog {
     length: u64,
     /// The number of the last change in the file.
     last: u64,
-    /// Whether a failed write may have left a part of a record at the end.
+    /// Whether a failed write may have left part of a record at the end.
     is_torn: bool,
 }
 
-/// The changes of the log that redb lacks.
+/// The changes of the log that redb does not have.
 #[derive(Debug, Default)]
 pub(super) struct Replay {
     pub(super) batch: WriteBatch,
@@ -136,7 +136,7 @@ pub(super) struct Replay {
 }
 
 impl ChangeLog {
-    /// Two files in memory, for disks of tests.
+    /// Creates two files in memory, for test disks.
     pub(super) fn in_memory() -> [Box<dyn LogFile>; 2] {
         [Box::new(Vec::<u8>::new()), Box::new(Vec::<u8>::new())]
     }
@@ -146,9 +146,9 @@ impl ChangeLog {
         ChangeLog { files, active: 0, buffer: Vec::new() }
     }
 
-    /// Appends a record in one write. `before` and `last` are the numbers of the last change before
-    /// it and of its last change; redb has synced the changes up to `synced`. After an error nothing
-    /// is appended.
+    /// Appends a record in one write. `before` is the number of the last change before the record,
+    /// and `last` that of its last change; redb has synced the changes up to `synced`. After an
+    /// error, nothing is appended.
     pub(in super::super) fn append(
         &mut self,
         rows: &[Row],
@@ -177,7 +177,8 @@ impl ChangeLog {
         written
     }
 
-    /// Empties the other file once it is synced, and moves to it when this one is long.
+    /// Empties the other file once its changes are synced, and switches to it when the current one
+    /// is long.
     fn take_turns(&mut self, synced: u64) -> io::Result<()> {
         let other = 1 - self.active;
         let [is_over, is_long] =
@@ -199,8 +200,8 @@ impl ChangeLog {
         })
     }
 
-    /// Reads the changes after `synced`. With `is_same_boot` the machine runs since they were
-    /// written. Fails with the reason if a file is damaged.
+    /// Reads the changes after `synced`. `is_same_boot` means that the machine has not restarted
+    /// since they were written. Fails with the reason if a file is damaged.
     pub(super) fn replay(&mut self, synced: u64, is_same_boot: bool) -> io::Result<Replay> {
         let mut replay = Replay { last: synced, ..Replay::default() };
         let mut files = Vec::new();
@@ -230,7 +231,7 @@ impl ChangeLog {
                     replay.batch.add(change);
                 }
                 if read != record.payload.len() {
-                    // The checksum is right: another version has written it.
+                    // The checksum is right, so another version has written it.
                     let why = "a record of the log has a change of an unknown kind";
                     return Err(io::Error::new(io::ErrorKind::InvalidData, why));
                 }
@@ -281,11 +282,11 @@ enum LogEnd {
     Complete,
     /// With the beginning of a record.
     Torn,
-    /// With bytes that are no record.
+    /// With bytes that are not a record.
     Damaged,
 }
 
-/// The complete records of a file, and how it ends.
+/// Returns the complete records of a file, and how it ends.
 fn parse(bytes: &[u8]) -> (Vec<Record<'_>>, LogEnd) {
     let (mut records, mut rest) = (Vec::new(), bytes);
     let end = loop {
@@ -308,7 +309,7 @@ fn parse(bytes: &[u8]) -> (Vec<Record<'_>>, LogEnd) {
     (records, end)
 }
 
-/// The fields of a header; `None` if it is damaged.
+/// Returns the fields of a header; `None` if it is damaged.
 fn fields(header: &[u8; HEADER]) -> Option<[u64; 5]> {
     let long = |at: usize| Some(u64::from_le_bytes(*header[at..].first_chunk()?));
     let short = |at: usize| Some(u32::from_le_bytes(*header[at..].first_chunk()?));

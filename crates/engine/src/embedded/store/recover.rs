@@ -15,23 +15,25 @@ use tollgate_core::{
     time::Mark,
 };
 
-/// How far redb is, stored with each write.
+/// The progress of redb, stored with each write.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct StoreProgress {
     /// The number of the last change that redb has.
     pub(super) last: u64,
-    /// The boot of the machine; `None` if it is unknown, or if the process does not log its changes.
+    /// The identity of the machine's boot; `None` if it is unknown, or if the process does not log
+    /// its changes.
     pub(super) boot: Option<String>,
 }
 
-/// The identity of the current boot: another one after a power loss. `None` if the system has none.
+/// Returns the identity of the current boot, which changes after a power loss. `None` if the system
+/// has none.
 pub(super) fn current_boot() -> Option<String> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(boot.trim().to_owned()).filter(|boot| !boot.is_empty())
 }
 
 impl FileStore {
-    /// Brings redb up to the end of the log, and empties the log.
+    /// Applies the log to redb, and empties the log.
     pub(in super::super) fn recover(&mut self) -> Result<(), OpenError> {
         let (mark, progress) = self.stored()?;
         let is_same_boot = progress.boot.is_some() && progress.boot == self.boot;
@@ -46,13 +48,13 @@ impl FileStore {
         let is_killed = mark.is_some_and(|mark| !mark.is_last);
         self.last = replay.last;
         if let Some(mark) = mark.filter(|_| !replay.batch.is_empty()) {
-            // Time has reached the last record.
+            // The clock must not be behind the last record.
             let (reached, limit) = (mark.reached.max(replay.time), mark.limit.max(replay.time));
             let mark = Mark { reached, limit, ..mark };
             self.commit(&replay.batch, mark, &StoreProgress { last: replay.last, ..progress })?;
         }
-        // Before redb gets the new boot: the log would count as damaged under it, if this start is
-        // killed, too.
+        // Done before redb stores the new boot: with the new boot, the log would count as damaged
+        // if this start is also killed.
         self.log.clear().map_err(|error| self.disk.io_error(&error))?;
         if let Some(mark) = self.stored()?.0.filter(|_| is_killed && !is_same_boot) {
             let batch = self.above_lost()?;
@@ -70,7 +72,7 @@ impl FileStore {
         Ok(())
     }
 
-    /// The changes that move each sequence above the values that it had reserved.
+    /// Returns the changes that move each sequence above the values that it had reserved.
     fn above_lost(&self) -> Result<WriteBatch, OpenError> {
         let (mut batch, mut head) = (WriteBatch::default(), [Vec::new(), Vec::new()]);
         self.scan(|key, value| {
@@ -80,7 +82,7 @@ impl FileStore {
                     key.clone_into(&mut head[0]);
                     value.clone_into(&mut head[1]);
                 }
-                // A head is in front of its parts. It is written with its first reservation.
+                // A head precedes its parts, and is written with its first reservation.
                 [RESERVED] if key.strip_suffix(part) == Some(&head[0][..]) => {
                     let [key, head] = &head;
                     if let Some(head) = above_reserved(head, value)? {
@@ -94,7 +96,7 @@ impl FileStore {
         Ok(batch)
     }
 
-    /// The clock's mark and the progress.
+    /// Returns the clock's mark and the progress.
     fn stored(&self) -> Result<(Option<Mark>, StoreProgress), OpenError> {
         let nothing = || Ok((None, StoreProgress::default()));
         let Some(database) = &self.database else { return nothing() };

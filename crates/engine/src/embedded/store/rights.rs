@@ -1,5 +1,5 @@
-//! Access rights of a data directory. It holds payloads and results of callers, so only the user of
-//! the server may read it.
+//! Access rights of a data directory. It contains payloads and results of callers, so only the user
+//! of the server may read it.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, Permissions},
@@ -8,15 +8,15 @@ use std::{
     path::Path,
 };
 
-/// The mode of a new directory: the owner only.
+/// The mode of a new directory, which only the owner can access.
 const DIRECTORY: u32 = 0o700;
-/// The mode of a new file: the owner only.
+/// The mode of a new file, which only the owner can access.
 const FILE: u32 = 0o600;
 /// The rights of other users.
 const OTHERS: u32 = 0o077;
 
-/// Creates a directory and its parents with mode 0700, whatever the umask. An existing directory
-/// keeps its rights.
+/// Creates a directory and its parents with mode 0700, regardless of the umask. An existing
+/// directory keeps its rights.
 pub(super) fn make_directory(path: &Path) -> io::Result<()> {
     if path.exists() {
         return Ok(());
@@ -25,7 +25,7 @@ pub(super) fn make_directory(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(DIRECTORY))
 }
 
-/// Opens a file for reading and writing. A new file gets mode 0600, whatever the umask.
+/// Opens a file for reading and writing. A new file gets mode 0600, regardless of the umask.
 pub(super) fn open_file(path: &Path) -> io::Result<File> {
     let is_new = !path.exists();
     let mut options = OpenOptions::new();

@@ -14,7 +14,7 @@ pub(super) struct Budget {
     left: usize,
     /// Entries dropped so far.
     dropped: usize,
-    /// The end of the step's time; `None` where the result must not depend on the speed of the
+    /// The end of the step's time; `None` if the result must not depend on the speed of the
     /// machine.
     until: Option<Instant>,
     /// Entries dropped since the last reading of the clock.
@@ -22,12 +22,12 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// A budget of `left` entries until a point in time.
+    /// Creates a budget of `left` entries until a point in time.
     pub(super) fn new(left: usize, until: Option<Instant>) -> Budget {
         Budget { left, dropped: 0, until, unseen: 0 }
     }
 
-    /// The number of entries to drop next; 0 only if the budget is spent.
+    /// Returns the number of entries to drop next; 0 only if the budget is spent.
     pub(super) fn slice(&self) -> usize {
         self.left.min(SLICE)
     }
@@ -50,12 +50,12 @@ impl Budget {
         self.until.is_some_and(|until| monotonic() >= until)
     }
 
-    /// Whether nothing may be dropped any more.
+    /// Whether no more entries may be dropped.
     pub(super) fn is_spent(&self) -> bool {
         self.left == 0
     }
 
-    /// The number of entries dropped so far.
+    /// Returns the number of entries dropped so far.
     pub(super) fn dropped(&self) -> usize {
         self.dropped
     }

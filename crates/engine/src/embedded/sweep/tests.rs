@@ -30,7 +30,7 @@ fn engine() -> (Embedded, Arc<AtomicU64>) {
 }
 
 #[test]
-fn a_step_sees_to_a_few_of_a_shards_partitions() {
+fn a_step_sweeps_a_few_of_a_shards_partitions() {
     let (engine, _) = engine();
     for number in 0..10_000u64 {
         let key: Box<[u8]> = number.to_be_bytes().into();
@@ -51,7 +51,7 @@ fn a_step_sees_to_a_few_of_a_shards_partitions() {
     assert!(steps > 5, "{steps} steps");
 }
 
-/// An engine with a pool of this number of finished tasks whose retention is over.
+/// Creates an engine with a pool that has this number of finished tasks whose retention is over.
 fn crowd(tasks: usize) -> Embedded {
     let (engine, now) = engine();
     let settings =
@@ -76,7 +76,7 @@ fn crowd(tasks: usize) -> Embedded {
     engine
 }
 
-/// The shard of the pool, and its number of tasks.
+/// Returns the shard of the pool, and its number of tasks.
 fn held(engine: &Embedded) -> (usize, usize) {
     let held = (0..SHARDS).find_map(|shard| {
         let mut tables = engine.shards[shard].lock();
@@ -87,7 +87,7 @@ fn held(engine: &Embedded) -> (usize, usize) {
 }
 
 #[test]
-fn a_pool_is_swept_until_nothing_is_left_of_it() {
+fn a_pool_is_swept_until_it_is_gone() {
     let engine = crowd(5000);
     let (shard, mut before) = held(&engine);
     assert_eq!(before, 5000);
@@ -104,9 +104,9 @@ fn a_pool_is_swept_until_nothing_is_left_of_it() {
     assert_eq!(before, 0);
 }
 
-/// The same on a machine that is so slow that each step's time is over at its start.
+/// The same on a machine so slow that the time of each step is over when it starts.
 #[test]
-fn a_step_ends_with_its_time_and_none_is_in_vain() {
+fn a_step_ends_when_its_time_is_over_but_makes_progress() {
     let engine = crowd(1000);
     let (shard, mut before) = held(&engine);
     let mut next = Some(SweepPosition::default());
@@ -114,7 +114,7 @@ fn a_step_ends_with_its_time_and_none_is_in_vain() {
         let step = engine.sweep_step(shard, waiting, Some(Duration::ZERO));
         let left = held(&engine).1;
         assert!(step.dropped < DROPPED_MAX / 4, "{} in one step", step.dropped);
-        assert!(step.dropped > 0 || step.next.is_none(), "a step for nothing");
+        assert!(step.dropped > 0 || step.next.is_none(), "the step makes no progress");
         assert_eq!(before - left, step.dropped);
         next = step.next;
         before = left;
@@ -123,10 +123,10 @@ fn a_step_ends_with_its_time_and_none_is_in_vain() {
 }
 
 #[tokio::test]
-async fn a_turn_of_a_crowd_ends_and_the_next_one_goes_on() {
+async fn a_pass_over_many_entries_ends_and_the_next_pass_continues() {
     let engine = crowd(QUARTER_MAX + 1000);
     let (shard, _) = held(&engine);
-    // Another shard of the quarter has work, too: it gets its steps in the same pass.
+    // Another shard of the quarter also has work, and gets its steps in the same pass.
     let (other, key) = ((shard + 1) % SHARDS, b"key");
     let idle = tollgate_core::rate::Meter::default();
     tollgate_core::rate::Meter::table(&mut engine.shards[other].lock())
@@ -143,7 +143,7 @@ async fn a_turn_of_a_crowd_ends_and_the_next_one_goes_on() {
 }
 
 #[tokio::test]
-async fn a_turn_waits_while_the_disk_has_enough_to_do() {
+async fn a_pass_waits_while_the_disk_is_busy() {
     let folder = std::env::temp_dir().join(format!("tollgate-sweep-{}", std::process::id()));
     let (disk, clock) = (Disk::directory(&folder).unwrap(), Clock::Stepped(Arc::default()));
     let opened = Embedded::open_unwritten(clock, disk, Durability::Always, 7);
@@ -177,7 +177,7 @@ async fn a_turn_waits_while_the_disk_has_enough_to_do() {
 
 /// A listing visits a shard segment by segment while names come and go.
 #[test]
-fn none_that_is_there_all_the_time_is_left_out() {
+fn a_partition_that_exists_all_the_time_is_not_skipped() {
     const STAY: u64 = 500;
     let (engine, _) = engine();
     let key = |number: u64| -> Box<[u8]> { number.to_be_bytes().into() };

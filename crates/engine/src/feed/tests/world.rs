@@ -13,10 +13,10 @@ use tollgate_core::{
 };
 
 pub(super) const MOST: u32 = 20_000;
-/// The most watchers of the engine.
+/// Maximum number of watchers of the engine.
 pub(super) const WATCHERS_MAX: usize = 1000;
 
-/// Two histories of numbered events. A number also stands for the time of its event.
+/// Two histories of numbered events. The number is also the time of its event.
 #[derive(Debug, Default)]
 struct Log {
     histories: [Mutex<Option<Box<History<u64>>>>; 2],
@@ -47,7 +47,7 @@ impl Hash for Numbers {
     }
 }
 
-/// An event with the seen numbers; `None` for a gap.
+/// An event, or `None` for a gap, with the seen numbers.
 pub(super) type Told = (Option<u64>, Vec<u64>);
 
 impl Topic for Numbers {
@@ -141,7 +141,7 @@ impl World {
         self.feeds.engine.watch(self.topic.clone(), start, deadline).await
     }
 
-    /// Returns once no feed is left.
+    /// Waits until no feed is left.
     pub(super) async fn idle(&self) {
         while self.feeds.count() > 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;

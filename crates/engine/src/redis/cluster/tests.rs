@@ -22,7 +22,7 @@ fn a_probe_tag_is_in_a_slot_of_its_node_and_a_node_without_slots_has_none() {
     cluster.take_over(&[part(0, 16_382, "h:1"), part(16_383, 16_383, "h:2")]);
     assert_eq!([&most, &one, &idle].map(|node| slot_of(node)), [Some(0), Some(16_383), None]);
 
-    // A slot moves, first by what a node said, then by the next map.
+    // A slot moves, first because of a redirect, then because of the next map.
     let idle = cluster.record_moved("h:3", 7).expect("a place");
     assert_eq!(slot_of(&idle), Some(7));
     cluster.take_over(&[part(0, 16_383, "h:2")]);

@@ -10,7 +10,7 @@ use tollgate_core::{error::Error, script, statuses, unknown_status};
 
 statuses! { PROBE_WRITTEN = 0, PROBE_REFUSED = 1 }
 
-/// What a write probe asks.
+/// The request of a write probe.
 #[derive(Debug)]
 pub(in super::super) struct ProbeRequest<'a> {
     /// The probe key.
@@ -21,7 +21,7 @@ pub(in super::super) struct ProbeRequest<'a> {
     pub(in super::super) marker_key: &'a str,
     /// The id of the marker that this server has seen; empty for none.
     pub(in super::super) known: &'a str,
-    /// The marker to write if there is none and the server has seen none.
+    /// The marker to write if the store has none and the server has seen none.
     pub(in super::super) first: &'a str,
     /// The state to write after a loss.
     pub(in super::super) loss: &'static str,
@@ -63,7 +63,7 @@ impl Scripts {
             if !reply.as_ref().is_err_and(forgotten) {
                 break;
             }
-            // In one write: Redis may forget the script again at any time.
+            // Sent in one write, because Redis may forget the script again at any time.
             let load = redis::cmd("SCRIPT").arg("LOAD").arg(text).to_owned();
             let mut replies = socket.exchange(&[load, call.clone()]).await?.into_iter();
             // Fails if Redis refuses to load it.

@@ -11,7 +11,7 @@ pub(in super::super) struct KeyBuilder {
 /// The parts of a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(in super::super) struct Named {
-    /// Such as `admission`.
+    /// The capability, such as `admission`.
     pub(in super::super) capability: Vec<u8>,
     /// The partition's name, decoded.
     pub(in super::super) name: Vec<u8>,
@@ -24,13 +24,13 @@ impl KeyBuilder {
         KeyBuilder { prefix: prefix.to_owned() }
     }
 
-    /// The MATCH pattern for all keys. A prefix contains no special character of patterns.
+    /// Returns the MATCH pattern for all keys. A prefix contains no special characters of patterns.
     pub(in super::super) fn pattern(&self) -> String {
         format!("{}:{{*", self.prefix)
     }
 
-    /// The MATCH pattern for keys of this part of the partitions that begin with `start`. It can
-    /// also match other keys.
+    /// Returns the MATCH pattern for the keys of this part of partitions that start with `start`.
+    /// It can also match other keys.
     pub(in super::super) fn pattern_of(
         &self,
         capability: &str,
@@ -53,12 +53,12 @@ impl KeyBuilder {
         pattern
     }
 
-    /// The marker key; exists during an import.
+    /// Returns the marker key, which exists during an import.
     pub(super) fn marker(&self) -> Vec<u8> {
         format!("{}:import", self.prefix).into_bytes()
     }
 
-    /// The prefix with the hash tag.
+    /// Returns the prefix of a key up to the end of its hash tag; `None` for another prefix.
     fn tag<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
         let close = key.iter().position(|byte| *byte == b'}')?;
         key.starts_with(format!("{}:{{", self.prefix).as_bytes()).then_some(&key[..=close])
@@ -75,7 +75,7 @@ impl KeyBuilder {
     }
 }
 
-/// Decodes a name: `%25` to `%`, `%7D` to `}`.
+/// Decodes a name: `%25` becomes `%`, and `%7D` becomes `}`.
 fn decoded(name: &[u8]) -> Option<Vec<u8>> {
     let (mut text, mut rest) = (Vec::with_capacity(name.len()), name);
     while let [byte, more @ ..] = rest {

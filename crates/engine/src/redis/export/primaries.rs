@@ -69,7 +69,7 @@ impl Primaries {
         Ok(())
     }
 
-    /// The clock of the first node, in µs.
+    /// Returns the time of the first node's clock, in µs.
     pub(super) async fn time(&mut self) -> Result<u64, String> {
         let node = self.nodes.first_mut().ok_or("the Cluster has no primary")?;
         let (seconds, micros): (u64, u64) =
@@ -99,13 +99,13 @@ impl Primaries {
         Ok(())
     }
 
-    /// The number of primaries.
+    /// Returns the number of primaries.
     pub(in super::super) fn count(&self) -> usize {
         self.nodes.len()
     }
 
-    /// A page of the keys of one primary that match a pattern, and the cursor of the next page; 0
-    /// after the last one.
+    /// Returns a page of the keys of one primary that match a pattern, and the cursor of the next
+    /// page, which is 0 after the last one.
     pub(in super::super) async fn page(
         &mut self,
         node: usize,
@@ -118,7 +118,7 @@ impl Primaries {
         scan.query_async(&mut node.socket).await.map_err(told)
     }
 
-    /// The memory of keys of one primary, in bytes; `None` for a key that does not exist.
+    /// Returns the memory of keys of one primary, in bytes; `None` for a key that does not exist.
     pub(in super::super) async fn sizes<'a>(
         &mut self,
         node: usize,
@@ -156,7 +156,7 @@ impl Primaries {
         Ok(())
     }
 
-    /// The index of the node that has a key's slot.
+    /// Returns the index of the node that has a key's slot.
     fn position(&self, key: &[u8]) -> Result<usize, String> {
         if let [node] = &self.nodes[..]
             && node.slots.is_empty()

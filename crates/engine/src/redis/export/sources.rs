@@ -1,4 +1,5 @@
-//! The sources of an export: the partitions, or parts of them, that the keys of a Redis belong to.
+//! The sources of an export: the partitions, or parts of partitions, that the keys of a Redis
+//! belong to.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +34,7 @@ macro_rules! sources {
                 let (tag, part) = (&named.name[..], &named.part[..]);
                 match str::from_utf8(&named.capability).unwrap_or_default() {
                     $(<$state>::CAPABILITY => add::<$state>(&mut self.$name, tag, part),)*
-                    // Indexes, which are derived from other keys.
+                    // Indexes are derived from other keys.
                     _ => true,
                 }
             }

@@ -41,7 +41,7 @@ macro_rules! unsent {
 imported_states!(unsent);
 
 impl Unsent {
-    /// The number of entries.
+    /// Returns the number of entries.
     pub(super) fn len(&self) -> usize {
         self.len
     }

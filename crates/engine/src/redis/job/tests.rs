@@ -20,11 +20,11 @@ async fn a_job_unsent_at_its_deadline_is_rejected_counted_and_never_sent() {
     let (job, pending) = job(SOON, LISTING);
     assert_eq!(pending.wait().await.err(), Some(Error::Overloaded));
     assert!(ReachedLimit::Overload.times() > before);
-    assert!(!job.mark_sent(), "its call was told that it is not executed");
+    assert!(!job.mark_sent(), "its call was already answered as not executed");
 }
 
 #[tokio::test]
-async fn a_sent_job_has_an_unknown_fate_at_its_deadline() {
+async fn the_outcome_of_a_sent_job_is_unknown_at_its_deadline() {
     let (job, pending) = job(SOON, LISTING);
     assert!(job.mark_sent());
     assert_eq!(pending.wait().await.err(), Some(Error::DeadlineExceeded));

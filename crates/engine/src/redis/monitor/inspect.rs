@@ -1,6 +1,6 @@
-//! The questions of a monitor to its node: INFO, a write probe, the clock, and the servers on it.
+//! The requests of a monitor to its node: INFO, a write probe, the clock, and the servers on it.
 //!
-//! They are asked on the monitor's own connection, and once on each new connection of a pipeline.
+//! They are sent on the monitor's own connection, and once on each new connection of a pipeline.
 
 use redis::RedisResult;
 use tokio::time::timeout;
@@ -19,13 +19,13 @@ use super::{
 };
 use tollgate_core::{error::Error, time::monotonic};
 
-/// A write is tried with every third probe, so that a refusal is noticed within a second. While Redis
-/// refuses writes, it is tried with each probe.
+/// A write is attempted with every third probe, so that a refusal is noticed within a second. While
+/// Redis refuses writes, a write is attempted with each probe.
 const WRITE_EVERY: u32 = 3;
 /// The eviction policy is read with every twentieth probe: every 5 seconds.
 const POLICY_EVERY: u32 = 20;
-/// Servers are counted with the fourth of these twenty probes. One second after a connect all servers
-/// have subscribed, also after a restart of Redis.
+/// Servers are counted with the fourth of these twenty probes: one second after connecting, all
+/// servers have subscribed, even after a restart of Redis.
 const COUNT_AT: u32 = 4;
 
 /// The connection of the probes.
@@ -34,7 +34,7 @@ pub(super) struct Probe {
     pub(super) socket: Option<RedisSocket>,
     /// The monitor's epoch when the connection was made.
     pub(super) epoch: u64,
-    /// Whether this is the first probe, whose result is logged in any case.
+    /// Whether this is the first probe, whose result is always logged.
     pub(super) is_first: bool,
     /// The number of probes on this connection.
     pub(super) count: u32,
@@ -52,9 +52,10 @@ pub(super) enum Inspection {
 }
 
 impl Monitor {
-    /// Probes the node: id and role each time; now and again a write and the eviction policy.
+    /// Probes the node: the id and role each time, and occasionally a write and the eviction
+    /// policy.
     pub(super) async fn ask(&self, probe: &mut Probe) -> RedisResult<Inspection> {
-        // A connection was lost since: the address may have changed.
+        // A connection was lost since then, so the address may have changed.
         if probe.epoch != self.epoch() {
             probe.socket = None;
         }
@@ -71,7 +72,7 @@ impl Monitor {
                     return self.try_write(socket, Settlement::None).await;
                 }
                 Err(error) if error.code().is_some() => return Err(error),
-                // The connection broke: connect again.
+                // The connection broke, so connect again.
                 Err(_) => self.record_loss(probe.epoch),
             }
         }
@@ -86,7 +87,7 @@ impl Monitor {
         Ok(verdict)
     }
 
-    /// Evaluates the answer of INFO. Returns the reason if the node must not be used.
+    /// Evaluates the answer to INFO. Returns the reason if the node must not be used.
     fn evaluate(&self, preflight: Preflight) -> Option<String> {
         if let Some(eviction) = preflight.eviction() {
             self.warn(&eviction);
@@ -122,9 +123,9 @@ impl Monitor {
         }
     }
 
-    /// Measures a new connection of a pipeline before a decision uses it: it may lead to another
-    /// primary whose clock is behind, or to a store that has lost its data. Returns why the node
-    /// refuses writes, if it does. Fails if the connection does.
+    /// Inspects a new connection of a pipeline before a decision uses it, because it may lead to
+    /// another primary whose clock is behind, or to a store that has lost its data. Returns why the
+    /// node refuses writes, if it does. Fails if the connection fails.
     pub(in super::super) async fn greet(
         &self,
         socket: &mut RedisSocket,
@@ -139,24 +140,24 @@ impl Monitor {
         match asked.await {
             Ok(Inspection::Refuses(why)) => Ok(Some(why)),
             Ok(_) => Ok(None),
-            // A node that refuses this refuses each decision, too.
+            // A node that refuses this also refuses every decision.
             Err(error) if error.code().is_some() => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Tries a write, and reads the node's clock and the marker of the store.
+    /// Attempts a write, and reads the node's clock and the marker of the store.
     pub(super) async fn try_write(
         &self,
         socket: &mut RedisSocket,
         settlement: Settlement<'_>,
     ) -> RedisResult<Inspection> {
         let Some((key, marker_key)) = self.probe_key() else { return Ok(Inspection::Fit) };
-        // A marker in another slot than before continues that of the node.
+        // A marker in a different slot than before continues the earlier one of the node.
         let markers = &self.shared.markers;
         let first = self.marker().map_or_else(|| markers.first(), |marker| marker.text.clone());
         let known = markers.known(&marker_key);
-        // A second time if this server knows a larger lead than it sent.
+        // Repeated if this server by then knows a larger lead than it sent.
         loop {
             let (told, asked) = (self.known_ahead(), monotonic());
             let request = ProbeRequest {
@@ -208,8 +209,8 @@ impl Monitor {
         }
     }
 
-    /// The keys of the write probe and of the marker; `None` in a Cluster until the node's slots are
-    /// known.
+    /// Returns the keys of the write probe and of the marker; `None` in a Cluster until the node's
+    /// slots are known.
     fn probe_key(&self) -> Option<(String, String)> {
         let mut keys = lock(&self.probe_key);
         if keys.is_none() {
@@ -227,7 +228,7 @@ impl Monitor {
     }
 
     /// Counts the servers on the node, every 5 seconds. Runs after a probe, outside its time limit,
-    /// so that it does not change the condition.
+    /// so that it does not change the state.
     pub(super) async fn count_servers(&self, probe: &mut Probe) {
         if let Some(socket) = &mut probe.socket
             && probe.count % POLICY_EVERY == COUNT_AT
@@ -237,16 +238,17 @@ impl Monitor {
         }
     }
 
-    /// Runs the preflight: the reason why the node must not be used, or `None`. Also `None` without
-    /// an answer within a second.
+    /// Runs the preflight. Returns the reason why the node must not be used. Also returns `None` if
+    /// there is no answer within a second.
     pub(in super::super) async fn unfit(&self) -> Option<String> {
         let inspected = timeout(PROBE_TIMEOUT, self.inspect(self.epoch())).await;
         inspected.ok()?.ok()?.1.unfit(self.eviction)
     }
 }
 
-/// Asks for id and role: the node may have become a replica, or have been one in between. With
-/// `policy` also for the eviction policy. Falls back to PING if INFO is not permitted.
+/// Asks for the id and the role, because the node may have become a replica, or have been one in
+/// between. With `policy`, also asks for the eviction policy. Falls back to PING if INFO is not
+/// permitted.
 async fn still_there(socket: &mut RedisSocket, policy: bool) -> RedisResult<Preflight> {
     let mut info = String::new();
     for section in ["replication", "memory"].iter().take(1 + usize::from(policy)) {

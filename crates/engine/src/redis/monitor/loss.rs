@@ -1,4 +1,4 @@
-//! The marker of the store on one node: what was read, and what operators settle (`marker`).
+//! The marker of the store on one node: records it, and settles it for operators (`marker`).
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use super::{
 use tollgate_core::error::Error;
 
 impl Monitor {
-    /// The arguments of scripts that depend on the node.
+    /// Returns the arguments of scripts that depend on the node.
     pub(in super::super) fn arguments(&self) -> NodeArguments {
         NodeArguments { ahead: self.ahead(), marker: self.marker() }
     }
 
-    /// The marker of the store on the node; `None` before it was read.
+    /// Returns the marker of the store on the node; `None` before it was read.
     pub(in super::super) fn marker(&self) -> Option<Arc<Marker>> {
         lock(&self.marker).clone()
     }
@@ -54,14 +54,14 @@ impl Monitor {
         }
     }
 
-    /// The address of the node, for people.
+    /// Returns the address of the node, for people.
     pub(in super::super) fn place(&self) -> String {
         let endpoint = self.source.endpoint_now();
         endpoint.map(|endpoint| endpoint.info.addr().to_string()).unwrap_or_default()
     }
 
-    /// Writes what an operator has settled into the marker of the store. Fails if the node does not
-    /// take it.
+    /// Settles the marker of the store as an operator has decided. Fails if the node does not
+    /// accept the write.
     pub(in super::super) async fn settle(&self, settlement: Settlement<'_>) -> Result<(), Error> {
         let settled = async {
             let mut socket = self.source.connect(self.epoch(), CONNECT_TIMEOUT).await?;

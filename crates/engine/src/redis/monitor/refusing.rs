@@ -1,16 +1,16 @@
-//! A node that answers and refuses writes, and its recovery.
+//! A node that answers but refuses writes, and its recovery.
 
 use std::time::Duration;
 
 use super::{Monitor, StoreState, lock};
 use tollgate_core::time::monotonic;
 
-/// The time without a refused write, of a call or of a probe, after which a Redis that refused writes
-/// counts as recovered. Near `maxmemory` some writes succeed and others do not.
+/// After this time without a refused write, whether of a call or of a probe, a Redis that refused
+/// writes counts as recovered. Near `maxmemory`, some writes succeed and others do not.
 const RECOVERY: Duration = Duration::from_secs(5);
 
 impl Monitor {
-    /// Sets the condition to up, unless a write was refused lately.
+    /// Sets the state to up, unless a write was refused recently.
     pub(super) fn set_up(&self) {
         if *self.state.borrow() == StoreState::Refusing && self.has_refused() {
             return;
@@ -20,8 +20,8 @@ impl Monitor {
         }
     }
 
-    /// Whether a write was refused lately, over a connection of the current epoch: another primary
-    /// need not recover.
+    /// Whether a write was recently refused on a connection of the current epoch. A new primary
+    /// does not have to recover.
     fn has_refused(&self) -> bool {
         let refused = *lock(&self.refused);
         refused.is_some_and(|(at, epoch)| epoch == self.epoch() && at.elapsed() < RECOVERY)
@@ -36,7 +36,7 @@ impl Monitor {
         }
     }
 
-    /// Sets the condition to refusing.
+    /// Sets the state to refusing.
     pub(super) fn set_refusing(&self, why: &str) {
         *lock(&self.refused) = Some((monotonic(), self.epoch()));
         if self.state.send_replace(StoreState::Refusing) != StoreState::Refusing {

@@ -42,7 +42,8 @@ fn unavailable(why: &str) -> Error {
     Error::Unavailable(why.to_owned())
 }
 
-/// A connect that began earlier and fails later does not replace the reason of the probe.
+/// A connection attempt that started earlier and fails later does not replace the reason from the
+/// probe.
 #[test]
 fn a_late_failed_connect_keeps_the_reason_of_the_probe() {
     let monitor = monitor(StoreState::Up);

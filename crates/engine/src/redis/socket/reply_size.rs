@@ -1,22 +1,22 @@
-//! Measures replies of Redis (RESP) while they arrive, so that one that is too long is noticed before
-//! it is stored.
+//! Measures replies of Redis (RESP) while they arrive, so that a reply that is too long is detected
+//! before it is stored.
 //!
-//! Only forms that every Redis sends are accepted. Anything else could be split into replies in
-//! another way than by the client of Redis, and would not be counted.
+//! Only forms that every Redis sends are accepted. Anything else could be split into replies
+//! differently than by the Redis client, and would then not be counted.
 
 use std::mem;
 
-/// The most memory that a reply may need, in bytes. A page of a listing needs about 1 MiB, a script
-/// call with 100 results of 64 KiB less than 7 MiB, a page of an export up to 17 MiB: HSCAN can
-/// return five times as many entries as it is asked for.
+/// Maximum memory that a reply may need, in bytes. A page of a listing needs about 1 MiB, a script
+/// call with 100 results of 64 KiB less than 7 MiB, and a page of an export up to 17 MiB, because
+/// HSCAN can return five times as many entries as requested.
 const REPLY_MAX: usize = 32 << 20;
-/// The longest line of text, in bytes: a status or an error.
+/// Maximum length of a line of text (a status or an error), in bytes.
 const LINE_MAX: usize = 64 << 10;
-/// The most digits of a number of bytes or elements.
+/// Maximum number of digits in a number of bytes or elements.
 const DIGITS_MAX: usize = 20;
-/// The memory of an element of a reply, besides its bytes.
+/// Memory of an element of a reply, in addition to its bytes.
 const ELEMENT_BYTES: usize = 64;
-/// The most arrays within each other.
+/// Maximum nesting depth of arrays.
 const DEPTH_MAX: usize = 16;
 
 const TOO_LONG: &str = "a reply is longer than any reply to Tollgate";
@@ -25,7 +25,7 @@ const UNKNOWN: &str = "a reply is not in the form of Redis";
 /// The replies of a connection. Bytes arrive in pieces of any size.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
-    /// The elements that are left of each array around the current element.
+    /// The number of elements that are left in each array around the current element.
     left: Vec<u64>,
     /// The memory of the current reply so far.
     size: usize,
@@ -34,7 +34,7 @@ pub(super) struct Replies {
     part: Part,
 }
 
-/// What the next byte is.
+/// The meaning of the next byte.
 #[derive(Debug, Default)]
 enum Part {
     /// The type of an element.
@@ -95,12 +95,12 @@ impl Replies {
         Ok(())
     }
 
-    /// The number of complete replies since the last [`Replies::take_ended`].
+    /// Returns the number of complete replies since the last [`Replies::take_ended`].
     pub(super) fn ended(&self) -> usize {
         self.ended
     }
 
-    /// Starts to count again. Returns the number of complete replies; `None` if a part of another one
+    /// Restarts the count. Returns the number of complete replies; `None` if part of another one
     /// has arrived.
     pub(super) fn take_ended(&mut self) -> Option<usize> {
         let is_between = self.left.is_empty() && matches!(self.part, Part::Type);
@@ -108,7 +108,7 @@ impl Replies {
         is_between.then_some(ended)
     }
 
-    /// Reads a byte of a line of text, which only both end characters together end.
+    /// Reads a byte of a line of text, which ends only with both end characters together.
     fn text(&mut self, byte: u8, line: TextLine) -> Result<(), &'static str> {
         if byte == b'\n' && line.is_ending {
             self.add(line.length)?;
@@ -145,11 +145,12 @@ impl Replies {
         Ok(())
     }
 
-    /// Begins the string or the elements of a completed line. What it declares counts immediately.
+    /// Begins the string or the elements of a completed line. The declared length counts
+    /// immediately.
     fn begin(&mut self, line: &NumberLine) -> Result<(), &'static str> {
         let number = usize::try_from(line.number).map_err(|_| TOO_LONG)?;
         let elements = match line.kind {
-            // Nothing: -1 in place of a length.
+            // A nil value has -1 in place of a length.
             b'$' | b'*' if line.is_negative && number == 1 => 0,
             _ if line.is_negative => return Err(UNKNOWN),
             b'$' | b'=' | b'!' => {
@@ -190,7 +191,7 @@ impl Replies {
     }
 }
 
-/// What follows the type of an element.
+/// Returns what follows the type of an element.
 fn part(kind: u8) -> Result<Part, &'static str> {
     match kind {
         b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(' => Ok(Part::Text(TextLine::default())),
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn j16_a_reply_above_the_bound_is_noticed() {
+    fn j16_a_reply_above_the_bound_is_detected() {
         let noticed = |bytes: &[u8]| Replies::default().read(bytes).is_err();
         assert!(noticed(b"$99999999999\r\n"));
         assert!(noticed(b"$33554433\r\n"));
@@ -242,7 +243,7 @@ mod tests {
         assert_eq!(many.read(b"*1000\r\n"), Ok(()));
         let element = [b"$65536\r\n", &[b'x'; 65_536][..], b"\r\n"].concat();
         assert!((0..1000).any(|_| many.read(&element).is_err()));
-        // Many replies in a row are not one.
+        // Many replies in a row do not count as one.
         let mut short = Replies::default();
         assert!((0..1000).all(|_| short.read(&element).is_ok()));
     }

@@ -45,8 +45,8 @@ fn one(step: u64, floor: Option<u64>) -> NextSequence {
     }
 }
 
-/// Starts a first decision alone, then the others while it is held. Returns all last values and the
-/// sizes of the batches.
+/// Starts a first decision alone, then the others while it is blocked. Returns all last values and
+/// the sizes of the batches.
 async fn together(others: Vec<NextSequence>) -> (Vec<Option<u64>>, Vec<usize>) {
     let (taken, mut sizes) = mpsc::unbounded_channel();
     let gate = Gate { counter: Mutex::default(), open: Semaphore::new(0), taken };
@@ -71,7 +71,7 @@ async fn together(others: Vec<NextSequence>) -> (Vec<Option<u64>>, Vec<usize>) {
             _ => None,
         });
     }
-    assert!(coalescer.lock().lines.is_empty(), "no line stays");
+    assert!(coalescer.lock().lines.is_empty(), "no line is left");
     drop((coalescer, gate));
     let mut batches = vec![1];
     while let Some(size) = sizes.recv().await {
@@ -85,7 +85,7 @@ async fn waiting_decisions_are_joined_in_order_of_arrival() {
     let (lasts, batches) = together((0..100).map(|_| one(1, None)).collect()).await;
     assert_eq!(lasts, (1..=101).map(Some).collect::<Vec<_>>());
     assert_eq!(batches, [1, 1]);
-    // Another step or a higher floor is not merged, but decided in the same batch.
+    // A different step or a higher floor is not merged, but decided in the same batch.
     let others = vec![one(1, None), one(5, None), one(5, None), one(1, Some(50)), one(1, None)];
     let (lasts, batches) = together(others).await;
     assert_eq!(lasts, [1, 2, 7, 12, 50, 51].map(Some));
@@ -116,7 +116,7 @@ impl DecideBatch<NextSequence> for Arc<Stumble> {
 async fn a_task_that_panics_is_followed_by_another() {
     let (stumble, coalescer) = (Arc::new(Stumble(Mutex::default())), coalescer());
     let deadline = monotonic() + Duration::from_secs(60);
-    // No lock was held at the panic.
+    // No mutex was locked at the panic.
     assert_eq!(
         coalescer.run(stumble.clone(), one(1, None), deadline).await,
         Err(Error::DeadlineExceeded)
@@ -152,7 +152,7 @@ async fn a_cancelled_call_keeps_its_place_until_the_next_batch() {
     drop(taken);
     gate.open.add_permits(100);
     assert!(first.await.expect("no panic").is_ok());
-    // The cancelled decisions took no value: the next one is the second.
+    // The cancelled decisions took no value, so the next value is the second.
     let second = coalescer.run(gate.clone(), one(1, None), deadline).await;
     let range = Range { last: 2, step: 1, count: 1 };
     let given = Allocation::Given { range, floor_applied: false, replayed: false };
@@ -161,7 +161,7 @@ async fn a_cancelled_call_keeps_its_place_until_the_next_batch() {
 }
 
 #[tokio::test]
-async fn a_partition_that_is_held_up_leaves_room_for_others() {
+async fn a_partition_that_is_blocked_leaves_room_for_others() {
     let (taken, mut sizes) = mpsc::unbounded_channel();
     let gate = Gate { counter: Mutex::default(), open: Semaphore::new(0), taken };
     let (gate, coalescer) = (Arc::new(gate), coalescer());
@@ -199,10 +199,10 @@ async fn a_call_that_waits_past_its_deadline_is_rejected_counted_and_never_decid
         assert_eq!(coalescer.run(gate.clone(), one(1, None), soon).await, Err(Error::Overloaded));
     }
     assert!(ReachedLimit::Overload.times() >= before + 3);
-    assert_eq!(coalescer.places.taken(), 0, "they gave up their places");
+    assert_eq!(coalescer.places.taken(), 0, "they have released their places");
     gate.open.add_permits(1);
     assert!(first.await.expect("no panic").is_ok());
-    // One that was taken may be executed yet.
+    // A decision that is in a batch may still be executed.
     let soon = monotonic() + Duration::from_secs(1);
     assert_eq!(coalescer.run(gate.clone(), one(1, None), soon).await, Err(Error::DeadlineExceeded));
     gate.open.add_permits(100);

@@ -39,7 +39,7 @@ fn a_refusal_is_cached_for_the_shorter_of_both_times() {
     assert!(world.asked(&admit("p", "b")).1);
     world.step(1);
     assert!(!world.asked(&admit("p", "b")).1, "50 ms are over");
-    // A lease that ends earlier.
+    // Now with a lease that ends earlier.
     let short = AdmitTask { lease_duration: Some(Millis(120)), ..admit("short", "holder") };
     world.asked(&short);
     world.step(100_000);
@@ -55,9 +55,9 @@ fn a_refusal_is_cached_for_the_shorter_of_both_times() {
 }
 
 #[test]
-fn j3_callers_of_a_large_pool_are_told_to_ask_again_within_a_second_and_spread() {
+fn j3_callers_of_a_large_pool_are_asked_to_retry_within_a_second_and_spread() {
     let world = World::new();
-    // A refusal does not list so many holders.
+    // The pool has more holders than a refusal lists.
     let of_many = |device: &str| {
         let mut asked = admit("p", device);
         asked.settings.capacity = 200;
@@ -85,7 +85,7 @@ fn j3_callers_of_a_large_pool_are_told_to_ask_again_within_a_second_and_spread()
 }
 
 #[test]
-fn an_answer_that_was_on_its_way_is_not_remembered() {
+fn a_refusal_that_was_in_flight_is_not_cached() {
     let world = World::new();
     world.fill("p");
     let late = admit("p", "late");
@@ -99,7 +99,7 @@ fn an_answer_that_was_on_its_way_is_not_remembered() {
 }
 
 #[test]
-fn a_call_whose_fate_is_unknown_counts_as_taken() {
+fn a_call_with_an_unknown_outcome_counts_as_executed() {
     let world = World::new();
     world.fill("p");
     world.asked(&admit("p", "a"));
@@ -116,7 +116,7 @@ fn a_call_whose_fate_is_unknown_counts_as_taken() {
         world.denials.watch(&complete).settle([Err(&error)].into_iter());
         assert!(world.asked(&admit("p", "b")).1, "{error:?}");
     }
-    // An admission with an unknown fate may have been granted.
+    // An admission with an unknown outcome may have been granted.
     let lost = [admit("p", "lost")];
     drop(world.denials.watch(&lost));
     assert!(!world.asked(&admit("p", "b")).1);
@@ -125,7 +125,7 @@ fn a_call_whose_fate_is_unknown_counts_as_taken() {
 }
 
 #[test]
-fn another_epoch_and_other_settings_know_nothing_of_it() {
+fn a_refusal_is_not_repeated_in_another_epoch_or_with_other_settings() {
     let world = World::new();
     world.fill("p");
     world.asked(&admit("p", "a"));
@@ -140,9 +140,9 @@ fn another_epoch_and_other_settings_know_nothing_of_it() {
 }
 
 #[test]
-fn j3_what_another_server_has_granted_before_the_refusal_is_asked_for() {
+fn j3_a_holder_that_another_server_admitted_before_the_refusal_reaches_the_store() {
     let world = World::new();
-    // By a server that this one knows nothing of.
+    // Granted by a server that this one knows nothing about.
     world.store.run(&admit("p", "holder")).unwrap();
     assert!(!world.asked(&admit("p", "storm")).1 && world.asked(&admit("p", "storm 2")).1);
     let (answer, from_memory) = world.asked(&admit("p", "holder"));
@@ -152,8 +152,8 @@ fn j3_what_another_server_has_granted_before_the_refusal_is_asked_for() {
 #[test]
 fn a_task_granted_by_another_server_reaches_the_store_after_a_second() {
     let world = World::new();
-    // A pool with more leases than a refusal lists, granted by a server that this one knows
-    // nothing of.
+    // A pool with more leases than a refusal lists, granted by a server that this one knows nothing
+    // about.
     let of_many = |mut asked: AdmitTask| {
         asked.settings.capacity = 200;
         asked
@@ -180,10 +180,10 @@ fn a_task_granted_by_another_server_reaches_the_store_after_a_second() {
     assert!(world.asked(&admit("p", "holder")).0.is_granted(), "known from now on");
 }
 
-/// Random changes through this server and through others: a cached answer equals that of the store,
-/// now or within the bound.
+/// Makes random changes through this server and through others: a cached answer equals that of the
+/// store, now or within the bound.
 #[test]
-fn memory_never_grants_and_never_outlives_its_bound() {
+fn the_cache_never_grants_and_entries_never_outlive_their_bound() {
     const BOUND: u64 = 50_000;
     let mut cached = 0;
     for seed in 0..40 {
@@ -213,7 +213,7 @@ fn memory_never_grants_and_never_outlives_its_bound() {
                         strangers.insert(task);
                         foreign = Some(now);
                     }
-                    _ => panic!("seed {seed}: {answer:?} from memory, {truth:?} by the store"),
+                    _ => panic!("seed {seed}: {answer:?} from the cache, {truth:?} by the store"),
                 }
             } else if random.random_range(0..8) == 0 {
                 world.change_behind("p", &task, Change::any(&mut random));
@@ -228,7 +228,7 @@ fn memory_never_grants_and_never_outlives_its_bound() {
 
 /// The same for rates: equal verdicts, and nothing that the store would have counted.
 #[test]
-fn keys_are_refused_from_memory_as_the_store_would() {
+fn keys_are_refused_from_the_cache_as_the_store_would() {
     const BOUND: u64 = 50_000;
     let mut cached = 0;
     for seed in 0..200 {
@@ -266,7 +266,7 @@ fn keys_are_refused_from_memory_as_the_store_would() {
                     // The store may have a ban that no caller has seen yet.
                     let verdicts = [answer.verdict, Verdict::Ban];
                     let same = verdicts.contains(&truth.verdict) && !truth.crossed && !has_changed;
-                    // After the end of the ban only if a limit refuses the call, too.
+                    // After the end of the ban, only if a limit also refuses the call.
                     let since_ban = answer.ban.map(|ban| now.saturating_sub(ban.until.0));
                     let has_ended = since_ban.is_some_and(|since| (1..BOUND).contains(&since));
                     let is_excused = is_excused || has_ended && !truth.is_allowed();
@@ -293,7 +293,7 @@ fn decided(checked: CheckOutcome) -> Answer {
 
 /// Grants are never cached.
 #[test]
-fn no_grant_is_ever_put_down() {
+fn no_grant_is_ever_cached() {
     let world = World::new();
     let granted = world.run(&admit("p", "a"));
     assert!(granted.is_granted());

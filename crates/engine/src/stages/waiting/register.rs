@@ -13,15 +13,15 @@ use tollgate_core::{
     waiting::Waits,
 };
 
-/// The longest time between two heartbeats of a queue: the delay that a lost wake-up costs.
+/// Maximum time between two heartbeats of a queue, which is the delay that a lost wake-up costs.
 const TICK: Duration = Duration::from_millis(300);
-/// Added to the interval for each queue, so that many queues cost the store no more than few do.
+/// Added to the interval for each queue, so that many queues cost the store no more than a few do.
 const TICK_PER_QUEUE: Duration = Duration::from_micros(100);
-/// The shortest time between two heartbeats of a queue. Slots that become free within it are handed
-/// on together.
+/// Minimum time between two heartbeats of a queue. Slots that become free within it are passed on
+/// together.
 const REST: Duration = Duration::from_millis(5);
-/// The most calls that left their queue and are not reported to the store yet. The queue drops the
-/// tickets of further ones when they reach the front.
+/// Maximum number of calls that have left their queue and are not reported to the store yet. The
+/// queue drops the tickets of further calls when they reach the front.
 pub(super) const LEFT_MAX: usize = 10_000;
 /// A heartbeat is valid for this number of intervals.
 const KEEP_TICKS: u32 = 5;
@@ -40,7 +40,7 @@ struct WaiterQueues<D> {
     by_partition: HashMap<Arc<[u8]>, WaiterQueue<D>>,
     /// The queues by the time of their next heartbeat.
     schedule: BTreeSet<(Instant, Arc<[u8]>)>,
-    /// Calls that left their queue, not reported to the store yet: one for each waiter.
+    /// Calls that have left their queue and are not reported to the store yet, one for each waiter.
     left: HashMap<Waiter, Due<D>>,
     /// Their waiters, in order.
     leaving: VecDeque<Waiter>,
@@ -54,7 +54,7 @@ type Waiter = (Arc<[u8]>, Box<[u8]>);
 /// The waiting calls of this server in one queue.
 #[derive(Debug)]
 struct WaiterQueue<D> {
-    /// A decision of one of the calls, to build heartbeats from.
+    /// A decision of one of the calls, from which heartbeats are built.
     asked: D,
     /// The numbers of the calls.
     calls: HashSet<u64>,
@@ -69,7 +69,7 @@ struct WaiterQueue<D> {
 /// A heartbeat to send.
 #[derive(Debug)]
 pub(super) struct Due<D> {
-    /// The decision of a call that waits in the queue, or waited.
+    /// The decision of a call that is or was waiting in the queue.
     pub(super) asked: D,
     /// The waiter and the number of a call that leaves the queue, if any.
     pub(super) gone: Option<(Box<[u8]>, u64)>,
@@ -106,7 +106,7 @@ impl<D: Waits> Register<D> {
         !std::mem::replace(&mut queues.has_heartbeats, true)
     }
 
-    /// Removes a call; the last one of a queue ends its heartbeats.
+    /// Removes a call. The heartbeats of a queue end with its last call.
     pub(super) fn exit(&self, partition: &[u8], number: u64) {
         let mut queues = self.lock();
         let Some(line) = queues.by_partition.get_mut(partition) else { return };
@@ -118,8 +118,8 @@ impl<D: Waits> Register<D> {
         }
     }
 
-    /// Schedules a heartbeat that removes a call's ticket. All calls of a waiter share one ticket, so
-    /// the last one counts. Returns whether the caller must start the heartbeat task.
+    /// Schedules a heartbeat that removes a call's ticket. All calls of a waiter share one ticket,
+    /// so the last call counts. Returns whether the caller must start the heartbeat task.
     pub(super) fn leave(&self, asked: D, waiter: Box<[u8]>, number: u64) -> bool {
         let key: Waiter = (asked.partition().into(), waiter.clone());
         let mut queues = self.lock();
@@ -135,13 +135,13 @@ impl<D: Waits> Register<D> {
         !std::mem::replace(&mut queues.has_heartbeats, true)
     }
 
-    /// The number of calls that left, and are not reported yet.
+    /// Returns the number of calls that have left and are not reported yet.
     #[cfg(test)]
     pub(super) fn left(&self) -> usize {
         self.lock().left.len()
     }
 
-    /// The numbers of the calls that wait in a queue.
+    /// Returns the numbers of the calls that wait in a queue.
     pub(super) fn calls(&self, partition: &[u8]) -> Vec<u64> {
         let queues = self.lock();
         let line = queues.by_partition.get(partition);
@@ -149,7 +149,7 @@ impl<D: Waits> Register<D> {
     }
 
     /// Waits for the next scheduled heartbeats, and returns at most `limit`. Returns `None` once no
-    /// call waits; the heartbeat task must then end.
+    /// call is waiting; the heartbeat task must then end.
     pub(super) async fn next(&self, limit: usize) -> Option<Vec<Due<D>>> {
         loop {
             let next = {
@@ -171,14 +171,14 @@ impl<D: Waits> Register<D> {
     }
 
     /// Records that a heartbeat was answered, and schedules the next one: at the next lease end
-    /// `frees_in`, at the latest after the interval.
+    /// `frees_in`, or after the interval at the latest.
     pub(super) fn answered(&self, partition: &[u8], frees_in: Option<Duration>) {
         let mut queues = self.lock();
         let (now, tick) = (monotonic(), queues.tick());
         let Some(line) = queues.by_partition.get_mut(partition) else { return };
         line.heartbeat = Some(now);
         let next = now + frees_in.map_or(tick, |due| due.min(tick));
-        // A call may know of an earlier lease end, of a grant after the heartbeat was answered.
+        // A call may know of an earlier lease end, from a grant after the heartbeat was answered.
         let next = line.frees_at.map_or(next, |at| at.min(next)).max(now + REST);
         queues.reschedule(partition, next);
     }
@@ -196,7 +196,7 @@ impl<D: Waits> Register<D> {
         }
     }
 
-    /// The time that a heartbeat is valid.
+    /// Returns the time for which a heartbeat is valid.
     pub(super) fn keep(&self) -> Millis {
         Millis((self.lock().tick() * KEEP_TICKS).as_millis() as u64)
     }
@@ -211,9 +211,9 @@ impl<D: Waits> WaiterQueues<D> {
         TICK.max(TICK_PER_QUEUE * self.by_partition.len() as u32)
     }
 
-    /// Takes the heartbeats whose time has come, at most `limit`.
+    /// Removes and returns the heartbeats that are due, at most `limit`.
     fn due(&mut self, limit: usize) -> Vec<Due<D>> {
-        // Leaves take half of a batch at most, so that renewals are not delayed.
+        // Requests to leave use at most half of a batch, so that renewals are not delayed.
         let left = self.leaving.len().min(limit / 2);
         let leaving = self.leaving.drain(..left);
         let mut due: Vec<Due<D>> = leaving.filter_map(|waiter| self.left.remove(&waiter)).collect();
@@ -223,7 +223,7 @@ impl<D: Waits> WaiterQueues<D> {
             if at > now {
                 break;
             }
-            // In case no answer arrives; an answer schedules it again.
+            // This is in case no answer arrives; an answer schedules it again.
             let later = now + self.tick();
             self.reschedule(&partition, later);
             if let Some(line) = self.by_partition.get_mut(&partition) {

@@ -12,14 +12,14 @@ fn acquire(owner: &str) -> AcquireLock {
     AcquireLock { name: name("lock"), owner: name(owner), lease_duration, waiting: None }
 }
 
-/// An engine whose Redis is unreachable, since it does not connect.
+/// Returns an engine whose Redis is unreachable, since it does not connect.
 fn unreachable() -> Arc<Engine> {
     let redis = Redis::new(&RedisOptions::new("redis://127.0.0.1:1")).unwrap();
     Arc::new(Engine::Redis(redis))
 }
 
 #[tokio::test]
-async fn j7_the_tasks_that_take_grants_back_are_bounded() {
+async fn j7_the_tasks_that_revoke_grants_are_bounded() {
     let (engine, started) = (unreachable(), Arc::new(AtomicUsize::new(0)));
     for _ in 0..TASKS_MAX + 100 {
         let started = started.clone();
@@ -31,7 +31,7 @@ async fn j7_the_tasks_that_take_grants_back_are_bounded() {
     while started.load(Ordering::Relaxed) < TASKS_MAX {
         yield_now().await;
     }
-    // One thread runs the tasks in order, so any further one has run by now, too.
+    // One thread runs the tasks in order, so any further one would also have run by now.
     yield_now().await;
     assert_eq!(started.load(Ordering::Relaxed), TASKS_MAX);
 }

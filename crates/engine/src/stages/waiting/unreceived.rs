@@ -1,4 +1,4 @@
-//! Revokes the grant of a waiting call whose caller was gone before its response was written.
+//! Revokes the grant of a waiting call whose caller disconnected before the response was written.
 //!
 //! A call that waits is often cancelled at the moment of its grant. Its caller never learns of the
 //! lease, which would occupy its slot or lock until it expires. The decision that revokes it names the
@@ -22,12 +22,12 @@ use tokio::{runtime::Handle, sync::Semaphore, time::sleep};
 use crate::{Answered, AnsweredBy, Engine, embedded::Sharded};
 use tollgate_core::{Decision, error::Error, time::monotonic, waiting::Waits};
 
-/// The time limit of a try to revoke a grant.
+/// Time limit for an attempt to revoke a grant.
 const TRY_MAX: Duration = Duration::from_secs(2);
-/// The number of tries, and the pause between two. Afterwards the lease stays until it expires.
+/// The number of attempts, and the pause between two. Afterwards, the lease stays until it expires.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_secs(1);
-/// The most tasks that revoke a grant, or wait for the store's answer to a cancelled call.
+/// Maximum number of tasks that revoke a grant, or wait for the store's answer to a cancelled call.
 pub(super) const TASKS_MAX: usize = 4096;
 
 /// A grant whose response was not written yet. It is revoked if it is dropped before
@@ -79,10 +79,10 @@ impl Drop for Unreceived {
     }
 }
 
-/// Runs a task that revokes a grant. Above [`TASKS_MAX`] the lease stays until it expires.
+/// Runs a task that revokes a grant. Above [`TASKS_MAX`], the lease stays until it expires.
 pub(super) fn spawn_bounded(engine: &Engine, task: impl Future<Output = ()> + Send + 'static) {
     let tasks = engine.hub().by_type(|| Arc::new(Semaphore::new(TASKS_MAX)));
-    // Without a runtime the process is ending.
+    // Without a runtime, the process is ending.
     match (Handle::try_current(), tasks.clone().try_acquire_owned()) {
         (Ok(runtime), Ok(permit)) => {
             runtime.spawn(async move {

@@ -1,9 +1,9 @@
 //! The sweep of an embedded engine.
 //!
-//! A pass looks through the shards for partitions in which something has expired. It rotates over
-//! them in steps of at most 100 leases, and continues in the next pass where it stopped. Calls go
-//! first: the thread yields after each step, and pauses after [`WORK`]. No step waits for the disk;
-//! a call that reads its result does, as usual.
+//! A pass searches the shards for partitions that contain expired entries. It rotates over them in
+//! steps of at most 100 leases, and continues in the next pass where it stopped. Calls go first:
+//! the thread yields after each step, and pauses after [`WORK`]. No step waits for the disk, but a
+//! call that reads its result does, as usual.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
 };
 use tollgate_core::{Decision, Swept, names::Name, time::monotonic};
 
-/// The most partitions found but not swept yet; the search pauses there.
+/// Maximum number of partitions that are found but not swept yet; the search pauses there.
 const FOUND_MAX: usize = 10_000;
 /// The time of work between two pauses.
 const WORK: Duration = Duration::from_millis(4);
@@ -27,9 +27,9 @@ const ROOM_PAUSE: Duration = Duration::from_millis(2);
 /// The state of the sweep between two passes.
 #[derive(Debug, Default)]
 pub(super) struct Pass {
-    /// The shard to look through next.
+    /// The shard to search next.
     shard: usize,
-    /// Partitions in which something has expired.
+    /// Partitions that contain expired entries.
     found: VecDeque<Name>,
 }
 

@@ -1,28 +1,29 @@
-//! The sweep of an index of a Redis, by the one server that has claimed it (`claim`).
+//! The sweep of a Redis index by the one server that has claimed it (`claim`).
 //!
 //! # Due work
-//! The index has the time of the next visit to each partition: when something in it ends. Due
-//! partitions are swept first, the longest due first, in pages of [`DUE_PAGE`]. A script call ends
-//! at most 100 leases; [`CALLS`] of them go in one round trip. The sweeper rests as long as it
-//! works, so due work takes at most half of Redis's time. The amount is bounded by the callers' own
-//! work: each lease ends once.
+//! The index contains the time of the next visit to each partition, which is when one of its
+//! entries ends. Due partitions are swept first, the longest overdue first, in pages of
+//! [`DUE_PAGE`]. A script call ends at most 100 leases, and [`CALLS`] script calls are sent in one
+//! round trip. The sweeper rests as long as it works, so due work takes at most half of Redis's
+//! time. The amount is bounded by the callers' own work: each lease ends once.
 //!
 //! # Other work
-//! - Each pass visits the [`LATEST`] partitions by last registration, for [`ACTIVE`] after that. If the
-//!   store's clock was set forward, a lease can begin there without a registration. This takes 256
-//!   script calls a second, about 1 % of Redis's time.
-//! - The whole index is walked page by page, at most once a minute, over several passes if needed.
-//!   This finds partitions that a lost registration or a clock set back has hidden, and removes empty
-//!   names. After each page of [`PAGE`] names the sweeper rests [`REST`] times as long, so the walk
-//!   takes at most 4 % of Redis's time, for any number of names.
+//! - Each pass visits the [`LATEST`] most recently registered partitions, for [`ACTIVE`] after
+//!   their registration. If the store's clock was set forward, a lease can start there without a
+//!   registration. This takes 256 script calls per second, about 1 % of Redis's time.
+//! - The whole index is visited page by page, at most once per minute, over several passes if
+//!   needed. This finds partitions that were hidden by a lost registration or by a clock that was
+//!   set back, and removes empty names. After each page of [`PAGE`] names, the sweeper rests
+//!   [`REST`] times as long, so this takes at most 4 % of Redis's time, for any number of names.
 //!
 //! # When an empty name is removed
-//! A server registers a partition beside a decision, and relies on that registration for a minute. The
-//! two are separate steps on two nodes, in any order. So `lua/index/schedule.lua` removes an empty name
-//! only if its last registration is unchanged since the sweeper read it, and older than [`RELIED`]. A
-//! registration in between keeps the name. A server with an older one registers the name again before
-//! it can be removed. [`RELIED`] is also counted on this server's monotonic clock, so a store clock that
-//! is set forward removes no name.
+//! A server registers a partition together with a decision, and relies on that registration for a
+//! minute. The two are separate steps on two nodes, in any order. Therefore,
+//! `lua/index/schedule.lua` removes an empty name only if its last registration is unchanged since
+//! the sweeper read it, and older than [`RELIED`]. A registration in between keeps the name. A
+//! server with an older registration registers the name again before it can be removed. [`RELIED`]
+//! is also counted on this server's monotonic clock, so a store clock that is set forward removes
+//! no name.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -50,32 +51,34 @@ use tollgate_core::{
 /// The interval at which this server renews its claim. Another server takes over 1.2 s after the
 /// last renewal.
 const LEAD_EVERY: Duration = Duration::from_millis(400);
-/// Names in a page of due partitions.
+/// Number of names in a page of due partitions.
 const DUE_PAGE: u32 = 256;
-/// Names in a page of the whole index.
+/// Number of names in a page of the whole index.
 const PAGE: u32 = 64;
-/// Script calls in one round trip.
+/// Number of script calls in one round trip.
 const CALLS: usize = 8;
-/// After this time of due work the sweeper rests as long as it has worked, at most [`REST_MAX`].
+/// After this time of due work, the sweeper rests as long as it has worked, but at most
+/// [`REST_MAX`].
 const WORK: Duration = Duration::from_millis(2);
-/// After a page of the index the sweeper rests this many times as long.
+/// After a page of the index, the sweeper rests this many times as long.
 const REST: u32 = 24;
-/// The longest rest. A page or group takes Redis a few milliseconds, however long the answer takes.
+/// Maximum rest. A page or group takes Redis a few milliseconds, however long the answer takes.
 const REST_MAX: Duration = Duration::from_millis(500);
-/// The shortest time between two walks of the whole index.
+/// Minimum time between two visits of the whole index.
 const ALL_EVERY: Duration = Duration::from_secs(60);
 /// The number of partitions, by last registration, that each pass visits.
 const LATEST: u32 = 128;
-/// The time for which it does so after a registration. Servers register an active partition once a
-/// minute.
+/// The time after a registration for which it visits them. Servers register an active partition
+/// once per minute.
 const ACTIVE: Duration = Duration::from_secs(90);
-/// A registration is relied on for one minute, and the call beside it lasts seconds.
+/// A registration is relied on for one minute, and the call that it belongs to lasts seconds.
 const RELIED: Duration = Duration::from_secs(120);
-/// The same for a server that begins to sweep: the store's clock may have been set forward before.
+/// The same for a server that starts to sweep, because the store's clock may have been set forward
+/// before.
 const DAY: Millis = Millis::from_secs(24 * 3600);
-/// The interval at which the store's time is recorded with this server's.
+/// The interval at which the store's time is recorded together with this server's.
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
-/// The time until a failed partition is visited again: other due partitions come first.
+/// The time until a failed partition is visited again, so that other due partitions come first.
 const RETRY: Millis = Millis::from_secs(1);
 
 /// The state of the sweeping server.
@@ -85,16 +88,17 @@ pub(super) struct Known {
     now: Timestamp,
     /// The time of the last claim.
     led: Instant,
-    /// The partitions by last registration: its time, and when this server first saw it.
+    /// The recently registered partitions: the time of the last registration, and when this server
+    /// first saw it.
     latest: HashMap<Name, (u64, Instant)>,
-    /// The cursor of the next page of the walk.
+    /// The cursor of the next page of the whole index.
     after: Option<PartitionCursor>,
-    /// Whether further pages follow. Without a cursor they start from the first: all names of a
-    /// page may have left.
+    /// Whether further pages follow. Without a cursor, they start from the first, because all names
+    /// of a page may have been removed.
     walks: bool,
-    /// The time when the walk began.
+    /// The time when the current visit of the whole index started.
     began: Option<Instant>,
-    /// The earliest time of the next page.
+    /// The earliest time for the next page.
     rested: Instant,
     /// Pairs of this server's monotonic time and the store's time.
     samples: VecDeque<(Instant, Timestamp)>,
@@ -107,7 +111,7 @@ pub(super) struct Known {
 struct Visited {
     /// Finished visits, to be scheduled.
     visits: Vec<Visit>,
-    /// Partitions in which more has ended than one step takes.
+    /// Partitions in which more entries have ended than one step removes.
     more: Vec<PartitionCursor>,
 }
 
@@ -181,7 +185,7 @@ impl<F> Sweep<'_, F> {
         }
     }
 
-    /// Visits the partitions in which something may have begun recently.
+    /// Visits the partitions in which entries may have started recently.
     async fn latest<D>(&self, known: &mut Known, failures: &Failures) -> Result<(), Error>
     where
         F: Fn(Name) -> D,
@@ -197,7 +201,7 @@ impl<F> Sweep<'_, F> {
         Ok(())
     }
 
-    /// Walks pages of the index until `end`, with rests between them.
+    /// Visits pages of the index until `end`, with rests between them.
     async fn pages<D>(
         &self,
         known: &mut Known,
@@ -239,8 +243,8 @@ impl<F> Sweep<'_, F> {
         for group in page.chunks(CALLS) {
             let visits = self.visit(group.to_vec(), known, failures).await?.all(known.now);
             let left = self.schedule::<D>(&visits, known).await?;
-            // The cursor must be a name that stays, since others may have been registered at the
-            // same time.
+            // The cursor must be a name that stays in the index, since other names may have been
+            // registered at the same time.
             let visits = visits.into_iter().zip(left);
             let stays = visits.filter(|(_, left)| !left).map(|(visit, _)| visit.seen);
             let last = stays.max_by(|one, other| one.place().cmp(&other.place()));
@@ -284,7 +288,7 @@ impl<F> Sweep<'_, F> {
         Ok(visited)
     }
 
-    /// Schedules the next visits. Returns for each whether the name was removed from the index.
+    /// Schedules the next visits. Returns whether each name was removed from the index.
     async fn schedule<D>(&self, visits: &[Visit], known: &Known) -> Result<Vec<bool>, Error>
     where
         F: Fn(Name) -> D,
@@ -304,15 +308,15 @@ impl<F> Sweep<'_, F> {
             return Ok(());
         }
         known.led = monotonic();
-        // If another server sweeps too, no harm is done, and the next pass sees its claim.
+        // If another server also sweeps, no harm is done, and the next pass sees its claim.
         let now = self.engine.claim(self.index, known.led + ANSWER_MAX).await?;
         known.now = now.unwrap_or(known.now);
         Ok(())
     }
 }
 
-/// The next group: new partitions first, then those with more to end. If these are few, each is
-/// listed several times.
+/// Returns the next group: first new partitions, then those with more entries to end. If there are
+/// few of these, each is listed several times.
 fn group(
     left: &mut VecDeque<PartitionCursor>,
     crowds: &mut VecDeque<PartitionCursor>,
@@ -326,14 +330,14 @@ fn group(
 }
 
 impl Visited {
-    /// All visits; a partition in which more has ended is due immediately.
+    /// Returns all visits; a partition in which more entries have ended is due immediately.
     fn all(mut self, now: Timestamp) -> Vec<Visit> {
         let due = |seen| Visit { seen, next: Some(now), is_vacant: false };
         self.visits.extend(self.more.into_iter().map(due));
         self.visits
     }
 
-    /// Removes the result of an earlier step at a partition.
+    /// Removes the result of an earlier step on a partition.
     fn forget(&mut self, name: &Name) {
         self.visits.retain(|visit| visit.seen.name != *name);
         self.more.retain(|seen| seen.name != *name);
@@ -341,7 +345,8 @@ impl Visited {
 }
 
 impl Known {
-    /// The state of a server that begins to sweep: it knows no older readings of the store's clock.
+    /// Creates the state of a server that starts to sweep and knows no earlier readings of the
+    /// store's clock.
     fn new(start: Instant, now: Timestamp) -> Known {
         Known {
             now,
@@ -369,7 +374,7 @@ impl Known {
         }
     }
 
-    /// Selects the partitions in which something may begin, by the age of their last registration.
+    /// Selects the partitions in which entries may start, by the age of their last registration.
     fn active(&mut self, latest: Vec<PartitionCursor>, now: Instant) -> Vec<PartitionCursor> {
         let mut before = std::mem::take(&mut self.latest);
         let mut active = Vec::new();

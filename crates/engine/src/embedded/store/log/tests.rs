@@ -37,7 +37,7 @@ fn row(number: u64, bytes: usize) -> Row {
     row
 }
 
-/// Appends changes up to `last`, of which redb has synced those up to `synced(last)`.
+/// Appends changes up to `last`; redb has synced those up to `synced(last)`.
 fn filled(last: u64, bytes: usize, synced: impl Fn(u64) -> u64) -> [Shared; 2] {
     let files = <[Shared; 2]>::default();
     let mut log = open(&files);
@@ -49,7 +49,7 @@ fn filled(last: u64, bytes: usize, synced: impl Fn(u64) -> u64) -> [Shared; 2] {
 }
 
 #[test]
-fn a_start_replays_what_is_not_synced() {
+fn startup_replays_changes_that_are_not_synced() {
     let files = filled(20, 10, |_| 0);
     for synced in 0..=20 {
         let replay = open(&files).replay(synced, true).unwrap();
@@ -58,7 +58,7 @@ fn a_start_replays_what_is_not_synced() {
     }
 }
 
-/// Whatever the machine did since: a later version has written it.
+/// Whether or not the machine has restarted, a later version has written it.
 #[test]
 fn a_change_of_an_unknown_kind_is_refused() {
     let [file, other] = filled(2, 10, |_| 0);
@@ -105,14 +105,14 @@ fn an_incomplete_record_is_cut_off_and_a_damaged_one_is_refused() {
         bytes[at] ^= 1;
         *files[0].0.lock() = bytes;
         assert!(open(&files).replay(0, true).is_err(), "{at}");
-        // After a power loss the records before it count.
+        // After a power loss, the records before it count.
         let replay = open(&files).replay(0, false).unwrap();
         assert_eq!((replay.last, replay.is_cut), (1 + u64::from(at >= 2 * record), true));
     }
 }
 
 #[test]
-fn a_failed_write_leaves_no_part_of_a_record() {
+fn a_failed_write_leaves_no_partial_record() {
     let files = filled(1, 10, |_| 0);
     let mut log = open(&files);
     log.files[0].length = files[0].0.lock().len() as u64;

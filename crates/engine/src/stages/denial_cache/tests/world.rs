@@ -85,7 +85,7 @@ impl World {
         (result.unwrap(), false)
     }
 
-    /// Takes the only slot of a pool.
+    /// Occupies the only slot of a pool.
     pub(super) fn fill(&self, pool: &str) {
         self.asked(&admit(pool, "holder"));
     }
@@ -128,7 +128,7 @@ fn task_name(pool: &str, task: &str) -> TaskName {
     TaskName { pool: name(pool), device: name(task), task: name("t") }
 }
 
-/// Each task has a device of its own.
+/// Returns an admission of a task that has its own device.
 pub(super) fn admit(pool: &str, task: &str) -> AdmitTask {
     let TaskName { pool, device, task } = task_name(pool, task);
     let settings = settings();
@@ -159,7 +159,7 @@ pub(super) fn meter() -> MeterName {
     MeterName::new(None, &name("key"))
 }
 
-/// Two rules that count the same usage.
+/// Returns two rules that count the same usage.
 pub(super) fn rules(random: &mut ChaCha8Rng) -> [Arc<Rule>; 2] {
     let algorithms = [
         Algorithm::FixedWindow,

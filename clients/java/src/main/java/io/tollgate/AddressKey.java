@@ -7,9 +7,9 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Keys of callers without a name: their addresses.
+ * Derives the keys of callers without a name from their addresses.
  *
- * <p>The addresses of an IPv6 network have one key, since one host usually has a whole /64. An
+ * <p>All addresses of an IPv6 network share a key, since one host usually owns a whole /64. An
  * IPv4-mapped address counts as its IPv4 address.
  */
 public final class AddressKey {
@@ -21,15 +21,15 @@ public final class AddressKey {
 
   private AddressKey() {}
 
-  /** Returns the key of an address, with networks of 64 bits. */
+  /** Returns the key of an address; IPv6 addresses are grouped by /64. */
   public static String of(String address) {
     return of(address, IPV6_BITS);
   }
 
   /**
    * Returns the key of an address: {@code ip:192.0.2.7}, or {@code ip:2001:db8:1:2::/64} with 64
-   * bits. With 128 bits each address has its own key. A text that is no address follows {@code ip:}
-   * unchanged. Fails with IllegalArgumentException unless the bits are 1 to 128.
+   * bits. With 128 bits, each address has its own key. A text that is not an address is appended to
+   * {@code ip:} unchanged. Fails with IllegalArgumentException unless the bits are 1 to 128.
    */
   public static String of(String address, int ipv6Bits) {
     if (ipv6Bits < 1 || ipv6Bits > ALL_BITS) {
@@ -37,7 +37,7 @@ public final class AddressKey {
     }
     int zone = address.indexOf('%');
     String plain = zone < 0 ? address : address.substring(0, zone);
-    // Other texts would be looked up in the DNS.
+    // Any other text would be looked up in the DNS.
     if (!plain.contains(":")) {
       return "ip:" + address;
     }
@@ -65,7 +65,7 @@ public final class AddressKey {
     return groups;
   }
 
-  /** Returns the text of RFC 5952: the first longest run of at least two zeros is left out. */
+  /** Formats the groups as in RFC 5952, which omits the first longest run of at least two zeros. */
   private static String text(int[] groups) {
     int start = -1;
     int length = 1;

@@ -5,8 +5,8 @@ import java.io.Serial;
 import java.util.List;
 
 /**
- * A reservation for an order that holds another quantity. Nothing changed: confirm or cancel the
- * order, or reserve under another one.
+ * A reservation for an order that holds a different quantity. Nothing changed: confirm or cancel
+ * the order, or reserve under another one.
  *
  * <p>The code is FAILED_PRECONDITION, the reason {@code QUANTITY_DIFFERS}.
  */
