@@ -31,7 +31,7 @@
 //!    call stays on it.
 //! 2. [`grpc`] parses the request into a decision and reports all invalid fields together. The
 //!    settings come from the configuration.
-//! 3. [`tollgate_engine`] looks into the denial cache. A cached refusal is answered immediately. A
+//! 3. [`tollgate_engine`] consults the denial cache. A cached refusal is answered immediately. A
 //!    call with `max_wait` is handled by [`tollgate_engine::stages::waiting`], which repeats the
 //!    decision when a slot may be free. Concurrent calls for numbers of one sequence are merged by
 //!    the coalescer ([`tollgate_engine::stages::coalescing`]).

@@ -47,7 +47,7 @@ type claimed struct {
 
 // ending is a lease that is being given up.
 type ending struct {
-	hurry chan struct{} // Closed to make the next try, at once, the last one.
+	hurry chan struct{} // Closed to make the last attempt immediately.
 	once  sync.Once
 	done  chan struct{}
 }

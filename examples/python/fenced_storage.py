@@ -129,7 +129,7 @@ class Holder:
             self.say(self.lease.release().name)
 
     def say(self, text: str) -> None:
-        """Prints a step at once."""
+        """Prints a step immediately."""
         print(f"{self.owner}: {text}", flush=True)
 
 

@@ -23,7 +23,7 @@ pub use permission::{Permission, Permissions, Services};
 /// A row of the table.
 #[derive(Debug)]
 pub(super) struct KnownRpc {
-    /// What the transport knows of it. Its position in the table is the position of its counters.
+    /// What the transport knows about it. Its position in the table is the position of its counters.
     pub(super) route: Route,
     /// Its path, service, name and kind.
     pub(super) labels: RpcLabels,

@@ -32,7 +32,7 @@ const RETRY_UNAVAILABLE: Duration = Duration::from_secs(1);
 const RETRY_OVERLOADED: Duration = Duration::from_millis(100);
 /// Lines about unknown policies: one in a minute for each name, for so many names.
 static UNKNOWN_POLICIES: LinePaces<String> = LinePaces::new(1, Duration::from_secs(60), 64);
-/// The most bytes of a name in such a line.
+/// Maximum number of bytes of a name in such a line.
 const POLICY_BYTES_MAX: usize = 256;
 
 /// Returns the status of a call that could not be decided.
@@ -74,7 +74,7 @@ pub(crate) fn from_error(error: Error) -> Status {
 }
 
 /// Returns the error of a call of several decisions if every decision failed. A decision with an
-/// unknown fate takes precedence: UNAVAILABLE would say that nothing was executed. If all errors
+/// unknown outcome takes precedence: UNAVAILABLE would say that nothing was executed. If all errors
 /// are unreadable values, the call does not fail: each of them has its own response.
 pub(super) fn of_all<T>(outcomes: &[Result<T, Error>]) -> Option<Error> {
     let errors = || outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
@@ -86,7 +86,7 @@ pub(super) fn of_all<T>(outcomes: &[Result<T, Error>]) -> Option<Error> {
 }
 
 /// Returns the error of a call whose answer has a status for a decision that was not taken, but
-/// none for a decision with an unknown fate.
+/// none for a decision with an unknown outcome.
 pub(super) fn none_known<T>(outcomes: &[Result<T, Error>]) -> Option<Error> {
     let errors = || outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
     match errors().find(|error| error.is_unsure()) {

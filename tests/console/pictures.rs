@@ -22,7 +22,7 @@ const PICTURES: [(&str, &str, u32); 3] = [
 /// The picture that is made in the dark theme, too.
 const IN_DARK: &str = "overview";
 
-/// The most bytes of a picture.
+/// Maximum size of a picture, in bytes.
 const BYTES_MAX: usize = 150_000;
 
 /// Fleets: the minutes of the start and of the end, the pool, its devices and its capacity.

@@ -45,7 +45,7 @@ impl Wire {
             let mut ends = JoinSet::new();
             while let Ok((near, _)) = listener.accept().await {
                 if ours.cut.load(Ordering::SeqCst) {
-                    continue; // Closed at once.
+                    continue; // Closed immediately.
                 }
                 let target = ours.target.load(Ordering::SeqCst);
                 let Ok(far) = TcpStream::connect(("127.0.0.1", target)).await else { continue };

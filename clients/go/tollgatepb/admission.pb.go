@@ -415,7 +415,7 @@ const (
 	// It is not dispatched again.
 	CancelVerdict_CANCEL_VERDICT_CANCELLED CancelVerdict = 1
 	// It is not dispatched again, but its lease runs. The slot is free when the lease ends,
-	// or at once with EvictTask. A result is still recorded.
+	// or immediately with EvictTask. A result is still recorded.
 	CancelVerdict_CANCEL_VERDICT_RUNNING CancelVerdict = 2
 	// It has a result.
 	CancelVerdict_CANCEL_VERDICT_COMPLETED CancelVerdict = 3
@@ -2431,7 +2431,7 @@ type PoolConfig struct {
 	// Duration of a lease: 100 ms to 24 h. Default: 300 s.
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,2,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
 	// How long a lease that ended without a result keeps its slot: 0 to 30
-	// days. Default: 0, reclaimed at once.
+	// days. Default: 0, reclaimed immediately.
 	ExpiryGrace *durationpb.Duration `protobuf:"bytes,3,opt,name=expiry_grace,json=expiryGrace,proto3" json:"expiry_grace,omitempty"`
 	// True if no new task is admitted. Default: false.
 	Paused bool `protobuf:"varint,4,opt,name=paused,proto3" json:"paused,omitempty"`

@@ -98,7 +98,7 @@ type AdmissionServiceClient interface {
 	// On Redis each server has a denial cache: after a FULL it answers FULL from the cache
 	// (`usage.cached`) for `denial_cache` (default 50 ms), at most until the first lease
 	// can end. A change that the server sees, such as a freed slot or new settings, clears
-	// the entry at once; changes made through other servers take effect after that time.
+	// the entry immediately; changes made through other servers take effect after that time.
 	// The cache can delay an admission; it never admits. Waiting calls, reports, and
 	// repeats of a task that this server has admitted always ask the store. A finished
 	// task, or one that another server has admitted, can get FULL from the cache for at
@@ -437,7 +437,7 @@ type AdmissionServiceServer interface {
 	// On Redis each server has a denial cache: after a FULL it answers FULL from the cache
 	// (`usage.cached`) for `denial_cache` (default 50 ms), at most until the first lease
 	// can end. A change that the server sees, such as a freed slot or new settings, clears
-	// the entry at once; changes made through other servers take effect after that time.
+	// the entry immediately; changes made through other servers take effect after that time.
 	// The cache can delay an admission; it never admits. Waiting calls, reports, and
 	// repeats of a task that this server has admitted always ask the store. A finished
 	// task, or one that another server has admitted, can get FULL from the cache for at

@@ -33,7 +33,7 @@ const (
 	// two windows up to twice max can pass in a short time.
 	Algorithm_ALGORITHM_FIXED_WINDOW Algorithm = 1
 	// Windows of the clock: the second, minute, hour or day at a UTC offset. The same burst
-	// is possible at the boundary, for all keys at once.
+	// is possible at the boundary, for all keys simultaneously.
 	Algorithm_ALGORITHM_CALENDAR_WINDOW Algorithm = 2
 	// At most max calls in any interval of the window's length. A call is given back up to
 	// 1/60 of a window late; memory use does not grow with max.

@@ -97,7 +97,7 @@ type RateServiceClient interface {
 	// On Redis each server has a denial cache. It keeps a refusal that changed nothing, by
 	// key and rule, for `denial_cache` (default 50 ms), at most until the same call could
 	// pass. From the cache the server refuses calls of the same or a higher cost (`cached`).
-	// A reset, ban or unban that the server sees clears the entry at once; changes through
+	// A reset, ban or unban that the server sees clears the entry immediately; changes through
 	// other servers count after that time. The cache can refuse a call that could pass by
 	// then; it never lets a call pass. Calls with a request_id always ask the store.
 	CheckRate(ctx context.Context, in *CheckRateRequest, opts ...grpc.CallOption) (*CheckRateResponse, error)
@@ -329,7 +329,7 @@ type RateServiceServer interface {
 	// On Redis each server has a denial cache. It keeps a refusal that changed nothing, by
 	// key and rule, for `denial_cache` (default 50 ms), at most until the same call could
 	// pass. From the cache the server refuses calls of the same or a higher cost (`cached`).
-	// A reset, ban or unban that the server sees clears the entry at once; changes through
+	// A reset, ban or unban that the server sees clears the entry immediately; changes through
 	// other servers count after that time. The cache can refuse a call that could pass by
 	// then; it never lets a call pass. Calls with a request_id always ask the store.
 	CheckRate(context.Context, *CheckRateRequest) (*CheckRateResponse, error)

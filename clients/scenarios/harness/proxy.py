@@ -69,7 +69,7 @@ class Proxy:
             connection.close()
 
     def refuse(self, refusing: bool = True):
-        """Resets all connections, and new ones at once, until refuse(False)."""
+        """Resets all connections, and new ones immediately, until refuse(False)."""
         with self._lock:
             self._refusing = refusing
         if refusing:
@@ -335,7 +335,7 @@ class Connection:
 
 
 def _reset(sock):
-    """Closes a connection with a reset, so that the peer notices at once."""
+    """Closes a connection with a reset, so that the peer notices immediately."""
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         sock.shutdown(socket.SHUT_RDWR)

@@ -17,7 +17,7 @@ export interface Grant {
 
 /** A lease that is being given up. */
 interface Ending {
-  /** Makes the next try, at once, the last one. */
+  /** Makes the last attempt immediately. */
   readonly stop: AbortController;
   readonly done: Promise<void>;
 }

@@ -38,8 +38,8 @@ type Running<T> = Promise<{ readonly call: Running<T>; readonly settled: Settled
  * Waits in calls of limited length. The next call starts before the previous one ends: both belong
  * to one waiter, whose ticket stays. Errors are retried until the wait ends.
  *
- * A cancelled wait fails at once. Its calls are cancelled a moment later: an answer that is on its
- * way tells which lease the server has granted.
+ * A cancelled wait fails immediately. Its calls are cancelled a moment later, because an answer that
+ * is on its way says which lease the server has granted.
  */
 export async function waiting<T>(caller: Caller, wait: Wait<T>, lengths = LENGTHS): Promise<Answer<T>> {
   const slices = new Slices(caller, wait, lengths, caller.clock.now() + wait.waitMs);
@@ -160,7 +160,7 @@ class Slices<T> {
     this.#failures = 0;
     const pause = this.#wait.pauseMs(settled.answer.message);
     if (pause === undefined) return undefined;
-    // A call that has waited may be repeated at once.
+    // A call that has waited may be repeated immediately.
     return now - started >= this.#lengths.sliceMs ? 0 : Math.min(pause, this.#end - now);
   }
 }

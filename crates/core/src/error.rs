@@ -17,13 +17,13 @@ pub enum Error {
     /// The store has lost its data, and does not know this sequence: its values could repeat. The
     /// call was certainly not executed.
     StoreLost,
-    /// The deadline passed after the call was sent: its fate is unknown, and
+    /// The deadline passed after the call was sent. It is unknown whether it was executed, and
     /// repeating it is safe.
     DeadlineExceeded,
     /// The deadline of a batch passed before this decision of it: it was certainly not executed.
     NotReached,
-    /// Redis denied our user a command inside a script, perhaps after the first write of the call:
-    /// its fate is unknown.
+    /// Redis denied our user a command inside a script, perhaps after the first write of the call,
+    /// so it is unknown whether it was executed.
     Denied(String),
     /// Too few replicas acknowledged the write of the call.
     Unacknowledged {

@@ -156,8 +156,8 @@ pub trait State: Default + Send + 'static {
     const CAPABILITY: &'static str;
     /// Whether a listing shows the names of its partitions.
     const IS_LISTED: bool = false;
-    /// Whether a partition counts as a name of its namespace. False for histories and indexes, which
-    /// lie beside named partitions.
+    /// Whether a partition counts as a name of its namespace. False for histories and indexes,
+    /// which belong to named partitions.
     const IS_NAMED: bool = true;
     /// The part of the first key of decisions that create a partition. Each named partition has one
     /// such key in Redis. `None` for listed states, whose names are in the partition index, and for

@@ -198,7 +198,7 @@ impl<D: Decision> Properties<D> {
 /// holds a partition or Redis for long.
 #[derive(Debug)]
 pub struct Steps<D: Decision> {
-    /// The most entries of one step.
+    /// Maximum number of entries in one step.
     pub max: u32,
     /// The number of requested entries.
     pub limit: fn(&D) -> u32,

@@ -46,7 +46,7 @@ async fn race(shop: &Shop, sku: &str, orders: usize) -> (usize, usize) {
     (count(ReserveOutcome::Reserved), count(ReserveOutcome::Short))
 }
 
-/// A repeat with another quantity is no success: its caller would deliver 5 and have paid for 1.
+/// A repeat with another quantity is not a success: its caller would deliver 5 and have paid for 1.
 async fn j6_another_quantity_for_an_order_is_an_outcome_of_its_own(world: World) {
     let shop = Shop::from_world(world).await;
     shop.set("tv", 50).await;

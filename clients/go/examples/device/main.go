@@ -43,7 +43,7 @@ func process(ctx context.Context, permit *tollgate.Permit) ([]byte, error) {
 	select {
 	case <-time.After(100 * time.Millisecond): // The request to the external system.
 		return []byte("done"), nil
-	case <-ctx.Done(): // The lease is lost: stop at once.
+	case <-ctx.Done(): // The lease is lost: stop immediately.
 		return nil, context.Cause(ctx)
 	}
 }

@@ -97,7 +97,7 @@ class CancelVerdict(_Enum):
     """It is not dispatched again."""
     RUNNING = 2
     """It is not dispatched again, but its lease runs. The slot is free when the lease ends, or
-    at once with EvictTask. A result is still recorded.
+    immediately with EvictTask. A result is still recorded.
     """
     COMPLETED = 3
     """It has a result."""
@@ -258,7 +258,7 @@ class Algorithm(_Enum):
     """
     CALENDAR_WINDOW = 2
     """Windows of the clock: the second, minute, hour or day of a UTC offset. The same burst is
-    possible at the boundary, for all keys at once.
+    possible at the boundary, for all keys simultaneously.
     """
     SLIDING_WINDOW = 3
     """At most max calls in any interval of the window's length. A call is given back up to 1/60 of

@@ -44,7 +44,7 @@ class Retry:
     pause_max: float = 2.0
     """Longest pause without RetryInfo, in seconds."""
     retry_after_max: float = 5.0
-    """Longest time of RetryInfo in seconds; a call with a longer one fails at once."""
+    """Longest time of RetryInfo in seconds; a call with a longer one fails immediately."""
     share: float = 0.2
     """Retries that each call adds to the budget."""
     reserve: float = 10.0

@@ -2,7 +2,8 @@
 const registered = new WeakMap<AbortSignal, Set<() => void>>();
 
 /**
- * Calls `callback` when the signal is aborted; at once if it is. Returns a function that removes it.
+ * Calls `callback` when the signal is aborted, or immediately if it already is. Returns a function
+ * that removes it.
  *
  * Each signal has one listener, however many calls share it: adding a listener takes time in
  * proportion to their number, and Node.js warns above 10.

@@ -25,7 +25,7 @@ export interface RetryOptions {
   /** Highest upper bound of a pause, in milliseconds. Default: 2,000. */
   readonly longestPauseMs?: number;
   /**
-   * A call whose RetryInfo is longer than this fails at once, in milliseconds; the error has
+   * A call whose RetryInfo is longer than this fails immediately, in milliseconds; the error has
    * `retryAfterMs`. Default: 5,000.
    */
   readonly longestRetryAfterMs?: number;

@@ -17,7 +17,7 @@ use crate::{names::check_text, time::Millis};
 const TIMESTAMP17: (&str, &str) = ("timestamp17", "{yyMMddHHmmssSSS}{n:02}");
 /// The maximum length of a pattern in bytes. A response contains up to 10,000 serials.
 const PATTERN_BYTES_MAX: usize = 64;
-/// The maximum number of digits of a number beside a calendar.
+/// The maximum number of digits of a number in a pattern with a calendar.
 const WIDTH_MAX: u32 = 9;
 /// The maximum zero-padding of a number without a calendar: the digits of 2^63-1.
 const PADDING_MAX: u32 = 19;

@@ -43,7 +43,7 @@ class _Ending:
     """A lease that is being given up."""
 
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
-    """Makes the next try, at once, the last one."""
+    """Makes the last attempt immediately."""
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
 

@@ -130,7 +130,7 @@ class LocalLease:
         return self._lost
 
     def on_lost(self, callback: Callable[[], None]) -> None:
-        """Calls a function when the lease is lost; at once if it is lost already."""
+        """Calls a function when the lease is lost; immediately if it is lost already."""
         if self.is_lost:
             callback()
             return

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Bounds of `retry_after` in a cached refusal if the holders of the pool are unknown. The task may
-/// itself hold a lease, so its caller is told to ask again soon, and the store then decides.
+/// itself hold a lease, so its caller is asked to retry soon, and the store then decides.
 const RETRY_MAX: Millis = Millis(1000);
 const RETRY_MIN: Millis = Millis(500);
 /// `retry_after` of a refusal by the fallback.

@@ -55,7 +55,7 @@ final class Claims {
   private static final class Ending {
     final CompletableFuture<Void> done = new CompletableFuture<>();
 
-    /** Completed to make the next try, at once, the last one. */
+    /** Completed to make the last attempt immediately. */
     final CompletableFuture<Void> hurry = new CompletableFuture<>();
   }
 

@@ -6,7 +6,7 @@ import java.time.Duration;
 
 /**
  * A quantity held for an order. Closing it cancels the reservation, unless {@link #confirm()} was
- * called. After a confirmation with an unknown fate the hold is left to lapse.
+ * called. After a confirmation with an unknown outcome, the hold is left to lapse.
  */
 public final class Reservation implements AutoCloseable {
   private final Core core;

@@ -32,7 +32,7 @@ public final class Stock {
 
   /**
    * Sets the quantity on hand, 0 to 2^53-1, reserved quantities included. Never retried: after an
-   * error with an unknown fate, read the stock first.
+   * error with an unknown outcome, read the stock first.
    */
   public StockLevel set(long onHand) {
     var request = SetStockRequest.newBuilder().setSku(sku).setOnHand(onHand).build();

@@ -75,7 +75,7 @@ public final class Tollgate implements AutoCloseable {
   }
 
   /**
-   * Stops all keepers and closes the connections. Calls that run or wait fail at once with
+   * Stops all keepers and closes the connections. Calls that run or wait fail immediately with
    * UNAVAILABLE, and so do later calls. Workers end, and watches fail. Leases end at their expiry.
    */
   @Override

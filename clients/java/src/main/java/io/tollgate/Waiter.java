@@ -242,8 +242,8 @@ final class Waiter<Q, A> {
   }
 
   /**
-   * Returns the pause before the next call. A server that has refused at once, such as one without
-   * its store, is asked again after its RetryInfo. After a wait there is no pause.
+   * Returns the pause before the next call. A server that has refused immediately, such as one
+   * without its store, is asked again after its RetryInfo. After a wait there is no pause.
    */
   private long pause(Reply<A> reply, Duration retryAfter) {
     long took = core.clock().getAsLong() - reply.sentNanos();
