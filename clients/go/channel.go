@@ -117,7 +117,7 @@ func (c *channel) pick() *member {
 	return best
 }
 
-// rank tells how well a server takes calls.
+// rank says how well a server takes calls.
 func (m *member) rank() int {
 	if m.alone {
 		return 0
@@ -221,7 +221,7 @@ func (w *waitChannels) give(c *waitChannel) {
 	w.mu.Unlock()
 }
 
-// isClosed tells whether the client is closed.
+// isClosed reports whether the client is closed.
 func (w *waitChannels) isClosed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,7 +14,7 @@ const (
 )
 
 // checkLog logs checks that were not decided: at most one line in 10 s for each policy and
-// effect. A log of its own would grow as fast as the requests of a web server.
+// effect. A separate log would grow as fast as the requests of a web server.
 type checkLog struct {
 	logger *slog.Logger // Nil: the default one at the time of the line.
 
@@ -47,7 +47,7 @@ func (l *checkLog) undecided(policy, effect string, err error) {
 		"policy", policy, "effect", effect, "error", err.Error(), "suppressed", suppressed)
 }
 
-// due tells whether a line may be logged, and the number of lines suppressed before it.
+// due reports whether a line may be logged, and the number of lines suppressed before it.
 func (l *checkLog) due(kind checkKind, now time.Time) (int, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

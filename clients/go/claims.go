@@ -26,7 +26,7 @@ type grant struct {
 }
 
 // claims are the calls for leases of a client, by the identity of the lease. All calls with
-// one identity get one lease, so a lease is given up only if no other call has got it or may
+// the same identity get the same lease, so a lease is given up only if no other call has received it or may
 // get it.
 type claims struct {
 	client *Client
@@ -41,7 +41,7 @@ type claimed struct {
 	calls     int             // Number of calls whose caller waits for the answer.
 	cancelled int             // Number of cancelled calls that have not ended.
 	granted   map[uint64]bool // Tokens that calls were granted.
-	given     map[uint64]bool // Tokens that callers have got.
+	given     map[uint64]bool // Tokens that callers have received.
 	ending    *ending
 }
 
@@ -56,7 +56,7 @@ func newClaims(c *Client) *claims {
 	return &claims{client: c, closed: make(chan struct{}), entries: map[string]*claimed{}}
 }
 
-// close ends the pauses between tries.
+// close ends the pauses between attempts.
 func (c *claims) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +87,7 @@ func (c *claims) update(key string, change func(*claimed)) {
 	}
 }
 
-// settle tries to give a lease up a last time, if it is being given up. Then it registers calls.
+// settle makes a last attempt to give up a lease, if it is being given up. Then it registers calls.
 func (c *claims) settle(ctx context.Context, key string, calls int) error {
 	for {
 		var running *ending
@@ -114,7 +114,7 @@ type claim struct {
 	key    string
 }
 
-// enter registers a call. A lease that is being given up is tried to give up a last time.
+// enter registers a call. If the lease is being given up, it first makes a last attempt to do so.
 func (c *claims) enter(ctx context.Context, key string) (claim, error) {
 	return claim{c, key}, c.settle(ctx, key, 1)
 }
@@ -130,7 +130,7 @@ func (c claim) answered(token uint64) {
 }
 
 // withdraw records that the caller gets no answer. Once the call has ended, giveUp gives its
-// lease up in the background, unless another call has got it or may get it.
+// lease up in the background, unless another call has received it or may receive it.
 func (c claim) withdraw(ctx context.Context, ended func() (grant, bool), giveUp func(context.Context, grant) error) {
 	c.claims.update(c.key, func(entry *claimed) {
 		entry.calls--
@@ -155,15 +155,15 @@ func (c claim) withdraw(ctx context.Context, ended func() (grant, bool), giveUp 
 	}()
 }
 
-// begin registers the tries to give a lease up.
+// begin registers the attempts to give up a lease.
 func begin(entry *claimed) *ending {
 	entry.ending = &ending{hurry: make(chan struct{}), done: make(chan struct{})}
 	return entry.ending
 }
 
 // leave gives a lease up while its scope is left. It returns the error of the call, or
-// DEADLINE_EXCEEDED after the deadline of one call; further tries then follow in the background until the
-// lease ends, also if ctx has ended.
+// DEADLINE_EXCEEDED after the deadline of one call; further attempts then follow in the background until the
+// lease ends, even if ctx has ended.
 func (c *claims) leave(ctx context.Context, key string, until time.Duration, try func(context.Context) error) error {
 	var e *ending
 	c.update(key, func(entry *claimed) { e = begin(entry) })
@@ -181,7 +181,7 @@ func (c *claims) leave(ctx context.Context, key string, until time.Duration, try
 	}
 }
 
-// end makes a call until it is answered. Without an answer the lease ends by itself.
+// end makes a call until it is answered. Without an answer, the lease ends by itself.
 func (c *claims) end(ctx context.Context, key string, e *ending, until time.Duration, try func(context.Context) error) error {
 	defer func() {
 		c.update(key, func(entry *claimed) {
@@ -208,7 +208,7 @@ func (c *claims) end(ctx context.Context, key string, e *ending, until time.Dura
 	}
 }
 
-// pause waits until the next try. It returns false if there is none.
+// pause waits until the next attempt. It returns false if there is none.
 func (e *ending) pause(c *claims, d time.Duration) bool {
 	select {
 	case <-e.hurry:

@@ -79,7 +79,7 @@ func (c *Client) Conn() grpc.ClientConnInterface {
 	return c.main
 }
 
-// plan tells how a call is made.
+// plan says how a call is made.
 type plan struct {
 	deadline time.Duration // Of each attempt.
 	waits    bool          // The call travels on a connection for waiting calls.
@@ -140,7 +140,7 @@ func call[Q, A any](
 	}
 }
 
-// repeatable tells whether a repeat of a safe call may succeed after an error.
+// repeatable reports whether a repeat of a safe call may succeed after an error.
 func repeatable(e *Error) bool {
 	switch e.Code {
 	case codes.Unavailable, codes.DeadlineExceeded:

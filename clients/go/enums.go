@@ -26,7 +26,7 @@ func unknown(value protoreflect.Enum) *Error {
 	}
 }
 
-// Reason tells why a task was not admitted.
+// Reason says why a task was not admitted.
 type Reason string
 
 const (
@@ -41,7 +41,7 @@ const (
 	NoTask Reason = "NO_TASK"
 )
 
-// Outcome tells how a task went.
+// Outcome says how a task went.
 type Outcome int32
 
 const (
@@ -57,7 +57,7 @@ func (o Outcome) String() string {
 	return strings.TrimPrefix(pb.Outcome(o).String(), "OUTCOME_")
 }
 
-// CompleteVerdict tells whether a result was recorded.
+// CompleteVerdict reports whether a result was recorded.
 type CompleteVerdict string
 
 const (
@@ -74,7 +74,7 @@ const (
 	CompleteUnknown CompleteVerdict = "UNKNOWN"
 )
 
-// RenewVerdict tells whether a lease was extended.
+// RenewVerdict reports whether a lease was extended.
 type RenewVerdict string
 
 const (
@@ -90,7 +90,7 @@ const (
 	RenewUnknown RenewVerdict = "UNKNOWN"
 )
 
-// EnqueueStatus tells whether a task was queued.
+// EnqueueStatus reports whether a task was queued.
 type EnqueueStatus string
 
 const (
@@ -109,7 +109,7 @@ const (
 	EnqueueUnavailable EnqueueStatus = "UNAVAILABLE"
 )
 
-// EvictVerdict tells whether a slot was freed.
+// EvictVerdict reports whether a slot was freed.
 type EvictVerdict string
 
 const (
@@ -121,7 +121,7 @@ const (
 	EvictUnknown EvictVerdict = "UNKNOWN"
 )
 
-// CancelVerdict tells whether a queued task was cancelled.
+// CancelVerdict reports whether a queued task was cancelled.
 type CancelVerdict string
 
 const (
@@ -135,7 +135,7 @@ const (
 	CancelUnknown CancelVerdict = "UNKNOWN"
 )
 
-// RequeueVerdict tells whether a dead task was queued again.
+// RequeueVerdict reports whether a dead task was queued again.
 type RequeueVerdict string
 
 const (

@@ -193,7 +193,7 @@ func (l *lease) Token() uint64 {
 	return l.token
 }
 
-// Valid tells whether the lease runs. It is false after the lease was lost, completed,
+// Valid reports whether the lease runs. It is false after the lease was lost, completed,
 // released or closed.
 func (l *lease) Valid() bool {
 	return l.ValidFor() > 0

@@ -22,7 +22,7 @@ type Lock struct {
 
 // Lock returns the lock with a name of 1 to 256 bytes. It makes no call. The owner is unique
 // among the competitors; two callers with the same owner share the lease. Empty: each Acquire
-// has an owner of its own.
+// has its own owner.
 func (c *Client) Lock(name, owner string) *Lock {
 	return &Lock{c, name, owner}
 }
@@ -52,9 +52,9 @@ type LockLease struct {
 	released bool // Guarded by lease.mu.
 }
 
-// Acquire takes the lock. With [WithWait] it waits for it.
+// Acquire acquires the lock. With [WithWait], it waits for the lock.
 //
-// If Acquire fails, a lease that it may have got is released in the background; with an owner
+// If Acquire fails, a lease that it may have received is released in the background; with an owner
 // of the caller only if its wait has just ended. Otherwise the lease ends at its expiry, and a
 // repeat with the same owner gets it. The context of the lease descends from ctx.
 func (l *Lock) Acquire(ctx context.Context, options ...LeaseOption) (LockAnswer, error) {
@@ -90,7 +90,7 @@ func (l *Lock) Acquire(ctx context.Context, options ...LeaseOption) (LockAnswer,
 	return LockAnswer{Lease: lease}, nil
 }
 
-// withdraw releases the lock in the background that a failed call may have got.
+// withdraw releases, in the background, the lock that a failed call may have acquired.
 func (l *Lock) withdraw(ctx context.Context, claim claim, owner string, o leaseOptions, last func() (granted[*pb.AcquireLockResponse], bool)) {
 	claim.withdraw(ctx, func() (grant, bool) {
 		from, ok := last()
@@ -134,7 +134,7 @@ func (l *Lock) request(ctx context.Context, request *pb.AcquireLockRequest, wait
 	}, nil
 }
 
-// Run takes the lock and runs work with it. The context of work ends when the lease is lost.
+// Run acquires the lock and runs work with it. The context of work ends when the lease is lost.
 // If another owner holds the lock, work is not called, and the answer has no lease.
 func (l *Lock) Run(ctx context.Context, work func(ctx context.Context, lease *LockLease) error, options ...LeaseOption) (LockAnswer, error) {
 	answer, err := l.Acquire(ctx, options...)
@@ -147,7 +147,7 @@ func (l *Lock) Run(ctx context.Context, work func(ctx context.Context, lease *Lo
 
 // LockStatus is a lock as it is now.
 type LockStatus struct {
-	// Held tells whether an owner holds the lock.
+	// Held reports whether an owner holds the lock.
 	Held bool
 	// Holder is that owner.
 	Holder string
@@ -174,7 +174,7 @@ func (l *LockLease) Name() string { return l.name }
 // Owner returns the owner that holds the lock.
 func (l *LockLease) Owner() string { return l.holder }
 
-// Replayed tells whether an earlier call was granted the lease.
+// Replayed reports whether an earlier call was granted the lease.
 func (l *LockLease) Replayed() bool { return l.replayed }
 
 // renew implements renewer.
@@ -194,7 +194,7 @@ func (l *LockLease) renew(ctx context.Context) (renewal, error) {
 	}, nil
 }
 
-// ReleaseOutcome tells whether a lock was released.
+// ReleaseOutcome reports whether a lock was released.
 type ReleaseOutcome string
 
 const (
@@ -204,7 +204,7 @@ const (
 	NotHeld ReleaseOutcome = "NOT_HELD"
 )
 
-// Release frees the lock. Its context ends, and it is no longer renewed, also if the call
+// Release frees the lock. Its context ends, and it is no longer renewed, even if the call
 // fails: the lease then ends at its expiry.
 func (l *LockLease) Release(ctx context.Context) (ReleaseOutcome, error) {
 	l.leave()
@@ -218,7 +218,7 @@ func (l *LockLease) Release(ctx context.Context) (ReleaseOutcome, error) {
 	return named[ReleaseOutcome](answer.GetOutcome(), "RELEASE_LOCK_OUTCOME_"), nil
 }
 
-// Close leaves the scope of the lock and releases it, unless it was released, also if ctx has
+// Close leaves the scope of the lock and releases it, unless it was released, even if ctx has
 // ended. It takes at most the deadline of one call: without an answer the release continues in
 // the background until the lease ends.
 func (l *LockLease) Close(ctx context.Context) {

@@ -44,7 +44,7 @@ type AdmitItem struct {
 type AdmitResult struct {
 	// Admission is the answer, unless Err is set.
 	Admission Admission
-	// Err tells why the request was not decided, or is nil.
+	// Err says why the request was not decided, or is nil.
 	Err *Error
 }
 
@@ -89,7 +89,7 @@ func (c *Client) AdmitMany(ctx context.Context, items []AdmitItem, options ...Le
 // CompleteItem is one request of [Client.CompleteMany].
 type CompleteItem struct {
 	TaskRef
-	// Outcome tells how the task went. Default: Succeeded.
+	// Outcome says how the task went. Default: Succeeded.
 	Outcome Outcome
 	// Result has at most 65,536 bytes.
 	Result []byte
@@ -97,9 +97,9 @@ type CompleteItem struct {
 
 // CompleteResult is the answer to one report: a verdict or an error.
 type CompleteResult struct {
-	// Verdict tells whether the result was recorded, unless Err is set.
+	// Verdict reports whether the result was recorded, unless Err is set.
 	Verdict CompleteVerdict
-	// Err tells why the report was not decided, or is nil.
+	// Err says why the report was not decided, or is nil.
 	Err *Error
 }
 
@@ -145,11 +145,11 @@ type RenewItem struct {
 
 // RenewResult is the answer to one renewal: a verdict or an error.
 type RenewResult struct {
-	// Verdict tells whether the lease was extended, unless Err is set.
+	// Verdict reports whether the lease was extended, unless Err is set.
 	Verdict RenewVerdict
 	// ValidFor is the time until the extended lease ends, counted from before the request.
 	ValidFor time.Duration
-	// Err tells why the renewal was not decided, or is nil.
+	// Err says why the renewal was not decided, or is nil.
 	Err *Error
 }
 

@@ -41,7 +41,7 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[NamedLock, 
 type NamedSequence struct {
 	// Name is the name of the sequence.
 	Name string
-	// Last is the last value that was given out.
+	// Last is the last value that was handed out.
 	Last uint64
 	// Serial is that value in the layout of the sequence; empty without a layout.
 	Serial string

@@ -51,7 +51,7 @@ func (p *Pool) Enqueue(ctx context.Context, tasks ...QueuedTask) ([]EnqueueStatu
 
 // EvictAnswer is the answer to Evict.
 type EvictAnswer struct {
-	// Verdict tells whether the slot was freed.
+	// Verdict reports whether the slot was freed.
 	Verdict EvictVerdict
 	// Replayed is true if this call or an earlier one evicted the task.
 	Replayed bool
@@ -70,7 +70,7 @@ func (p *Pool) Evict(ctx context.Context, device, task, reason string) (EvictAns
 
 // CancelAnswer is the answer to Cancel.
 type CancelAnswer struct {
-	// Verdict tells whether the task was cancelled.
+	// Verdict reports whether the task was cancelled.
 	Verdict CancelVerdict
 	// Replayed is true if this call or an earlier one cancelled the task.
 	Replayed bool
@@ -111,7 +111,7 @@ type PoolStatus struct {
 	Grace time.Duration
 	// MaxAttempts is the number of attempts of a queued task.
 	MaxAttempts int
-	// Queued is the number of queued tasks, running ones included.
+	// Queued is the number of queued tasks, including running ones.
 	Queued uint64
 	// Waiters is the number of calls that wait for a slot, on all servers.
 	Waiters int
@@ -151,7 +151,7 @@ type PoolSettings struct {
 	// Grace is the time for which a lease that ended without a result keeps its slot, 0 to 30
 	// days.
 	Grace *time.Duration
-	// Paused tells whether no new task is admitted.
+	// Paused reports whether no new task is admitted.
 	Paused *bool
 	// MaxAttempts is the number of attempts of a queued task, 1 to 1,000.
 	MaxAttempts *uint32

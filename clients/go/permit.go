@@ -61,14 +61,14 @@ func (p *Permit) Task() string { return p.task }
 // Payload returns the payload of a queued task. Do not change it.
 func (p *Permit) Payload() []byte { return p.payload }
 
-// Attempt returns the number of dispatches of a queued task, this one included. It is 0 for a
+// Attempt returns the number of dispatches of a queued task, including this one. It is 0 for a
 // task that was not queued.
 func (p *Permit) Attempt() int { return p.attempt }
 
-// Replayed tells whether an earlier call was granted the lease.
+// Replayed reports whether an earlier call was granted the lease.
 func (p *Permit) Replayed() bool { return p.replayed }
 
-// Degraded tells whether the lease belongs to the fallback share of one server, whose store
+// Degraded reports whether the lease belongs to the fallback share of one server, whose store
 // was unreachable. Other servers do not know the lease.
 func (p *Permit) Degraded() bool { return p.degraded }
 
@@ -173,7 +173,7 @@ func renewalOf(answer *pb.RenewTaskResponse, sent time.Duration) renewal {
 // Without a result the lease ends at its expiry.
 //
 // If a panic leaves the scope and Close itself is deferred, the task is reported as Failed
-// and the panic goes on.
+// and the panic continues.
 func (p *Permit) Close(ctx context.Context) {
 	if panicked := recover(); panicked != nil {
 		_ = p.fail(ctx, fmt.Sprint(panicked))
@@ -183,7 +183,7 @@ func (p *Permit) Close(ctx context.Context) {
 }
 
 // CloseWithError leaves the scope as Close does. If err is not nil and no result was
-// reported, it reports the task as Failed, with the text of err as its result, also if ctx has
+// reported, it reports the task as Failed, with the text of err as its result, even if ctx has
 // ended. CloseWithError takes at most the deadline of one call and returns the error of the
 // report: DEADLINE_EXCEEDED if the report continues in the background, until the lease ends.
 func (p *Permit) CloseWithError(ctx context.Context, err error) error {

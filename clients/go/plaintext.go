@@ -47,7 +47,7 @@ type refusal struct {
 	pause time.Duration
 }
 
-// known tells whether the server requires TLS.
+// known reports whether the server requires TLS.
 func (r *refusal) known() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	pb "github.com/tollgate/tollgate/clients/go/tollgatepb"
 )
 
-// shortestLease is the shortest lease that a server grants.
+// shortestLease is the minimum lease that a server grants.
 const shortestLease = 100 * time.Millisecond
 
 // Pool is one external system, of which a limited number of tasks may run at once. A pool
@@ -34,13 +34,13 @@ func (p *Pool) Name() string {
 type Admission struct {
 	// Permit is the right to run the task. It is nil on a refusal.
 	Permit *Permit
-	// Refusal tells why the task may not run. It is nil if it was admitted.
+	// Refusal says why the task may not run. It is nil if it was admitted.
 	Refusal *Refusal
-	// Usage is the usage of the pool, this task included.
+	// Usage is the usage of the pool, including this task.
 	Usage Usage
 }
 
-// Refusal tells why a task may not run now, and when to ask again.
+// Refusal says why a task may not run now, and when to ask again.
 type Refusal struct {
 	// Reason is Full, Paused, AlreadyCompleted or NoTask.
 	Reason Reason
@@ -147,8 +147,8 @@ func (p *Pool) admit(ctx context.Context, device, task string, o leaseOptions) (
 	return p.client.admission(ctx, request, answer, o)
 }
 
-// shorten ends a lease that no caller has got. It is renewed for the shortest time, and its end
-// is awaited: so the task has no result, and a later call gets a new lease.
+// shorten ends a lease that no caller has received, by renewing it for the minimum time and waiting
+// until it ends. The task therefore has no result, and a later call gets a new lease.
 func (p *Pool) shorten(ctx context.Context, device string, lease grant) error {
 	_, err := p.client.admissions.RenewTask(ctx, &pb.RenewTaskRequest{
 		Pool: p.name, DeviceId: device, TaskId: lease.task,

@@ -79,7 +79,7 @@ type LimitUsage struct {
 	ResetAfter time.Duration
 	// Window is the length of the window.
 	Window time.Duration
-	// Refused tells whether this limit refused the call.
+	// Refused reports whether this limit refused the call.
 	Refused bool
 }
 
@@ -91,7 +91,7 @@ type Ban struct {
 	Until time.Time
 	// Reason is the reason; it may be empty.
 	Reason string
-	// Strikes is the number of bans of the key, this one included, each within ban_memory of
+	// Strikes is the number of bans of the key, including this one, each within ban_memory of
 	// the one before.
 	Strikes int
 	// Actor is the person or program that set the ban; empty for a ban by a rule.
@@ -113,13 +113,13 @@ func timeOf(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
-// RateAnswer tells whether a call may pass.
+// RateAnswer reports whether a call may pass.
 type RateAnswer struct {
-	// Allowed tells whether the call may pass.
+	// Allowed reports whether the call may pass.
 	Allowed bool
 	// Verdict is the answer of the policy.
 	Verdict Verdict
-	// Limits is the usage of the limits, this call included.
+	// Limits is the usage of the limits, including this call.
 	Limits []LimitUsage
 	// Crossed is true on exactly one call per tier and window: send a notice now.
 	Crossed bool
@@ -132,7 +132,7 @@ type RateAnswer struct {
 	// Degraded is true for an answer without the store: a fallback answer of the server, or
 	// that of FailOpen or FailClosed.
 	Degraded bool
-	// Err tells why FailOpen or FailClosed decided. Else it is nil.
+	// Err says why FailOpen or FailClosed decided. Otherwise it is nil.
 	Err error
 }
 
@@ -190,7 +190,7 @@ func (p *Policy) Check(ctx context.Context, key string, options ...CheckOption) 
 	return decided, nil
 }
 
-// decides tells whether FailOpen or FailClosed decides after an error. A mistake of the
+// decides reports whether FailOpen or FailClosed decides after an error. A mistake of the
 // configuration, such as an unknown policy, must not stop a service that fails open. A bad request
 // has a key that its caller chose, and so passes no limiter.
 func (p *Policy) decides(e *Error) bool {
@@ -255,7 +255,7 @@ func (p *Policy) Key(ctx context.Context, key string) (KeyStatus, error) {
 	return KeyStatus{newLimits(answer.GetLimits()), newBan(answer.GetBan()), int(answer.GetStrikes())}, nil
 }
 
-// Reset clears the usage of a key; a ban stays. It tells whether the key had usage.
+// Reset clears the usage of a key; a ban stays. It reports whether the key had usage.
 func (p *Policy) Reset(ctx context.Context, key string) (bool, error) {
 	request := &pb.ResetRateRequest{Key: key, Policy: p.name}
 	answer, _, err := call(ctx, p.client, p.client.plan(), request, p.client.rates.ResetRate)
@@ -269,7 +269,7 @@ func (p *Policy) Ban(ctx context.Context, key string, d time.Duration, reason st
 	return newBan(answer.GetBan()), err
 }
 
-// Unban lifts the ban of a key, and clears its strikes and usage. It tells whether the key was
+// Unban lifts the ban of a key, and clears its strikes and usage. It reports whether the key was
 // banned.
 func (p *Policy) Unban(ctx context.Context, key string) (bool, error) {
 	request := &pb.UnbanRequest{Key: key, Policy: p.name}

@@ -72,7 +72,7 @@ func (s *Sequence) Next(ctx context.Context, options NextOptions) (Values, error
 	}, nil
 }
 
-// Last returns the last value that was given out, 0 for none, and its serial.
+// Last returns the last value that was handed out, 0 for none, and its serial.
 func (s *Sequence) Last(ctx context.Context) (uint64, string, error) {
 	answer, _, err := call(ctx, s.client, s.client.plan(), &pb.GetSequenceRequest{Name: s.name}, s.client.sequences.GetSequence)
 	return answer.GetLast(), answer.GetSerial(), err

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// lateMax is the number of deadlines in a row after which a server of several gets no calls
+	// lateMax is the number of consecutive deadlines after which one of several servers gets no calls
 	// until a health check succeeds.
 	lateMax = 2
 	// healthPause is the time between two health checks of such a server, healthTimeout the
@@ -22,14 +22,14 @@ const (
 	healthPause   = 500 * time.Millisecond
 	healthTimeout = 2 * time.Second
 
-	// notTLS is what package tls says of an answer that is no TLS record.
+	// notTLS is the error of package tls for an answer that is not a TLS record.
 	notTLS = "first record does not look like a TLS handshake"
 	// reasonTLSMismatch is the reason of an error: the server uses TLS and the client does not, or
 	// vice versa.
 	reasonTLSMismatch = "TLS_MISMATCH"
 )
 
-// server is what is known of a server. All connections to it share this.
+// server contains what is known about a server. All connections to it share this.
 type server struct {
 	address   string
 	alone     bool // There is no other server.

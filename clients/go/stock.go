@@ -25,7 +25,7 @@ func (c *Client) Stock(sku string) *Stock {
 
 // StockStatus are the quantities of a sku: OnHand = Available + Reserved.
 type StockStatus struct {
-	// OnHand is the quantity on hand, reserved ones included.
+	// OnHand is the quantity on hand, including reserved ones.
 	OnHand uint64
 	// Available is the quantity that can be reserved.
 	Available uint64
@@ -43,7 +43,7 @@ func newStockStatus(s *pb.Stock) StockStatus {
 	return StockStatus{OnHand: s.GetOnHand(), Available: s.GetAvailable(), Reserved: s.GetReserved(), Sold: s.GetSold()}
 }
 
-// Set sets the quantity on hand, 0 to 2^53-1, reserved quantities included. It creates the
+// Set sets the quantity on hand, 0 to 2^53-1, including reserved quantities. It creates the
 // sku. The call is never retried: quantities that were sold since would be on hand again.
 func (s *Stock) Set(ctx context.Context, onHand int64) (StockStatus, error) {
 	plan := s.client.plan()
@@ -75,7 +75,7 @@ func (s *Stock) Status(ctx context.Context) (StockStatus, error) {
 	return status, err
 }
 
-// ReserveOutcome tells whether a quantity is reserved.
+// ReserveOutcome reports whether a quantity is reserved.
 type ReserveOutcome string
 
 const (
@@ -101,7 +101,7 @@ type ReserveOptions struct {
 
 // ReserveAnswer is the answer to Reserve.
 type ReserveAnswer struct {
-	// Outcome tells whether the quantity is reserved.
+	// Outcome reports whether the quantity is reserved.
 	Outcome ReserveOutcome
 	// Reservation is the held quantity. It is nil unless Outcome is Reserved.
 	Reservation *Reservation
@@ -177,7 +177,7 @@ func (s *Stock) Reserve(ctx context.Context, order string, quantity int64, optio
 	return result, nil
 }
 
-// ConfirmOutcome tells whether a quantity is sold.
+// ConfirmOutcome reports whether a quantity is sold.
 type ConfirmOutcome string
 
 const (
@@ -196,7 +196,7 @@ const (
 
 // ConfirmAnswer is the answer to Confirm.
 type ConfirmAnswer struct {
-	// Outcome tells whether the quantity is sold.
+	// Outcome reports whether the quantity is sold.
 	Outcome ConfirmOutcome
 	// Retaken is true if the hold had lapsed, and the quantity was taken again.
 	Retaken bool
@@ -216,7 +216,7 @@ func (s *Stock) Confirm(ctx context.Context, order string) (ConfirmAnswer, error
 	return ConfirmAnswer{outcome, answer.GetRetaken(), newStockStatus(answer.GetStock())}, nil
 }
 
-// SettleOutcome tells whether a reservation was cancelled.
+// SettleOutcome reports whether a reservation was cancelled.
 type SettleOutcome string
 
 const (
@@ -264,7 +264,7 @@ func (r *Reservation) Order() string { return r.order }
 // Quantity returns the held quantity.
 func (r *Reservation) Quantity() uint64 { return r.quantity }
 
-// Replayed tells whether an earlier call reserved the quantity.
+// Replayed reports whether an earlier call reserved the quantity.
 func (r *Reservation) Replayed() bool { return r.replayed }
 
 // ValidFor returns the time until the hold lapses, counted from before the request.
@@ -287,7 +287,7 @@ func (r *Reservation) Cancel(ctx context.Context) (SettleOutcome, error) {
 	return r.stock.Cancel(ctx, r.order)
 }
 
-// settle tells whether this is the first call.
+// settle reports whether this is the first call.
 func (r *Reservation) settle() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -297,7 +297,7 @@ func (r *Reservation) settle() bool {
 }
 
 // Close leaves the scope of the reservation. It cancels the reservation, unless Confirm or
-// Cancel was called, also if ctx has ended. It takes at most the deadline of one call: without
+// Cancel was called, even if ctx has ended. It takes at most the deadline of one call: without
 // an answer the cancellation continues in the background until the hold ends.
 func (r *Reservation) Close(ctx context.Context) {
 	if !r.settle() {

@@ -13,7 +13,7 @@ const (
 	// ticket passes to it.
 	waitOverlap = 2 * time.Second
 	// replayShare is the part of a lease that a request may take before the time left of the
-	// lease is asked for again.
+	// lease is requested again.
 	replayShare = 20
 	// waitGrace is how long a wait that has ended without an answer still takes one that is on
 	// its way.

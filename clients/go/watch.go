@@ -31,7 +31,7 @@ type PoolEvent struct {
 	Token uint64
 	// Attempt is the attempt of a queued task, or 0.
 	Attempt int
-	// Outcome tells how the task went, on COMPLETED and LATE.
+	// Outcome says how the task went, on COMPLETED and LATE.
 	Outcome Outcome
 	// Time is when it happened, on the clock of the engine; zero on GAP.
 	Time time.Time
@@ -170,7 +170,7 @@ func readStream[R any](
 	}
 }
 
-// resumable tells whether a watch may continue with a new stream after an error. The end of a
+// resumable reports whether a watch may continue with a new stream after an error. The end of a
 // stream without an error counts as one.
 func resumable(e *Error) bool {
 	switch e.Code {

@@ -32,7 +32,7 @@ class CommandError(Exception):
 
 
 class Call:
-    """A command that was sent. `sent` is the time before that, on the clock of the system."""
+    """A command that was sent. `sent` is the time just before that, on the system clock."""
 
     def __init__(self, number: int, do: str):
         self.id = number

@@ -5,9 +5,9 @@ export const IPV6_PREFIX = 64;
 
 /**
  * Returns the key of an address: `ip:192.0.2.7`, or the network of an IPv6 address,
- * `ip:2001:db8:1:2::/64`. An IPv4-mapped address counts as its IPv4 address. A text that is no address
- * follows `ip:` unchanged.
- * @param ipv6Prefix bits of the network, 1 to 128; with 128 each address has a key of its own
+ * `ip:2001:db8:1:2::/64`. An IPv4-mapped address counts as its IPv4 address. A text that is not an
+ * address is appended to `ip:` unchanged.
+ * @param ipv6Prefix bits of the network, 1 to 128; with 128, each address has its own key
  */
 export function addressKey(address: string, ipv6Prefix = IPV6_PREFIX): string {
   if (!Number.isInteger(ipv6Prefix) || ipv6Prefix < 1 || ipv6Prefix > 128) {

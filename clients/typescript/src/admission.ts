@@ -16,7 +16,7 @@ import { granted, Permit, renewRequest, type TaskName } from "./permit.js";
 import type { Grant } from "./claims.js";
 import { isStale, waiting } from "./waits.js";
 
-/** The shortest lease that a server grants, in milliseconds. */
+/** Minimum lease that a server grants, in milliseconds. */
 const SHORTEST_LEASE_MS = 100;
 
 /** Usage of a pool. */
@@ -47,7 +47,7 @@ export interface Admitted {
  */
 export interface Refused {
   readonly outcome: Exclude<NameOf<typeof AdmitDecision>, "ADMITTED">;
-  /** When to ask again, in milliseconds; undefined if asking again is of no use. */
+  /** When to ask again, in milliseconds; undefined if asking again is useless. */
   readonly retryAfterMs: number | undefined;
   readonly usage: Usage;
 }
@@ -97,8 +97,8 @@ function grantOf(
 }
 
 /**
- * Ends a lease that no caller has got. It is renewed for the shortest time, and its end is awaited: so
- * the task has no result, and a later call gets a new lease.
+ * Ends a lease that no caller has received, by renewing it for the minimum time and waiting until
+ * it ends. The task therefore has no result, and a later call gets a new lease.
  */
 async function shorten(core: Core, name: TaskName, token: bigint | undefined): Promise<void> {
   const request = renewRequest(name, { token, leaseMs: SHORTEST_LEASE_MS });
@@ -160,7 +160,7 @@ export function readUsage(usage: UsageMessage | undefined): Usage {
   return { capacity: usage?.capacity ?? 0, inUse: usage?.inUse ?? 0, available: usage?.available ?? 0 };
 }
 
-/** Makes the calls of an admission. Names the end of a wait that fails, and of its grant. */
+/** Makes the calls of an admission, and says how a wait that fails ends, and its grant. */
 async function call(
   core: Core,
   name: TaskName,
@@ -188,7 +188,7 @@ function ask(core: Core, name: TaskName, options: AdmitOptions): Promise<Answer<
   return core.caller.call(AdmissionService.method.admitTask, admitRequest(name, options.leaseMs), options);
 }
 
-/** Asks again for a lease whose call has waited: the repeat tells how much of the lease is left. */
+/** Asks again for a lease whose call has waited: the repeat says how much of the lease is left. */
 async function refreshed(
   core: Core,
   name: TaskName,

@@ -14,8 +14,8 @@ export interface Allocation {
 }
 
 /**
- * Hands out values of a sequence from a block, and takes the next block when half of it is used.
- * No value is handed out twice. The values of a block that is not used up are a gap.
+ * Hands out values of a sequence from a block, and fetches the next block when half of it is used.
+ * No value is handed out twice. Unused values of a block become a gap.
  */
 export class Allocator {
   readonly #take: (options: NextOptions) => Promise<Values>;
@@ -40,14 +40,14 @@ export class Allocator {
 
   /**
    * Returns the next value.
-   * @throws TollgateError if no value is left and the next block cannot be taken
+   * @throws TollgateError if no value is left and the next block cannot be fetched
    */
   async next(): Promise<Allocation> {
     for (;;) {
       const allocation = this.#values[this.#position];
       if (allocation !== undefined) {
         this.#position += 1;
-        // An error of the block in advance is of no interest before the values are used up.
+        // An error of the prefetched block does not matter until the values are used up.
         if (this.available <= this.#block / 2) this.#fill().catch(() => undefined);
         return allocation;
       }
@@ -71,8 +71,8 @@ export class Allocator {
 }
 
 /**
- * Returns the values of a block. Values with a calendar skip invalid times, such as second 60. Of a
- * block with such a jump only the first and the last value are known; the others are a gap.
+ * Returns the values of a block. Values with a calendar skip invalid times, such as second 60. If a
+ * block contains such a jump, only its first and last value are known; the others become a gap.
  */
 function allocations({ first, last, step, serials }: Values, count: number): Allocation[] {
   if (last === first) return [{ value: first, serial: serials[0] }];

@@ -8,7 +8,7 @@ export interface Ban {
   /** When it ends, on the clock of the server. */
   readonly until: Date | undefined;
   readonly reason: string;
-  /** Number of bans of the key, this one included. */
+  /** Number of bans of the key, including this one. */
   readonly strikes: number;
   /** Who set it; empty for a ban by a rule. */
   readonly actor: string;

@@ -46,7 +46,10 @@ export interface Failed {
 
 /** The answer to a result of a batch. */
 export type CompleteResult = { readonly outcome: CompleteVerdict } | Failed;
-/** The answer to a renewal of a batch; `validForMs` is the rest of the lease at the return. */
+/**
+ * The answer to a renewal of a batch; `validForMs` is the time left of the lease when the call
+ * returns.
+ */
 export type RenewResult = { readonly outcome: RenewVerdict; readonly validForMs: number } | Failed;
 
 /** The result of one item, as all batches have it. */

@@ -1,11 +1,11 @@
 import type { Caller } from "./core/caller.js";
 import { asTollgateError } from "./core/errors.js";
 
-/** Maximum number of tries to give a lease up, and the longest pause between two of them. */
+/** Maximum number of attempts to give up a lease, and the maximum pause between two of them. */
 const TRIES = 20;
 const LONGEST_PAUSE_MS = 30_000;
 
-/** A granted lease, as a cancelled call learns it. */
+/** A granted lease, as a cancelled call learns about it. */
 export interface Grant {
   /** The token; undefined for the unknown one of a call whose identity no other call has. */
   readonly token: bigint | undefined;
@@ -24,19 +24,20 @@ interface Ending {
 
 /** The calls for one lease. */
 interface Entry {
-  /** Number of calls whose caller waits for the answer. */
+  /** Number of calls whose caller is waiting for the answer. */
   calls: number;
   /** Number of cancelled calls that have not ended. */
   cancelled: number;
-  /** Tokens that calls were granted, and tokens that callers have got. */
+  /** Tokens that calls were granted, and tokens that callers have received. */
   readonly granted: Set<bigint | undefined>;
   readonly given: Set<bigint | undefined>;
   ending: Ending | undefined;
 }
 
 /**
- * The calls for leases that one connection makes, by the identity of the lease. All calls with one
- * identity get one lease, so a lease is given up only if no other call has got it or may get it.
+ * The calls for leases that one connection makes, by the identity of the lease. All calls with the
+ * same identity get the same lease, so a lease is given up only if no other call has received it or
+ * may receive it.
  */
 export class Claims {
   readonly #caller: Caller;
@@ -46,7 +47,7 @@ export class Claims {
     this.#caller = caller;
   }
 
-  /** Registers a call. A lease that is being given up is first tried to give up, a last time. */
+  /** Registers a call. If the lease is being given up, first makes a last attempt to do so. */
   async enter(...identity: readonly string[]): Promise<Claim> {
     const key = identity.join("\0");
     await this.#settled(key);
@@ -55,14 +56,14 @@ export class Claims {
     return new Claim(this, key, entry);
   }
 
-  /** Tries to give a lease up a last time, if it is being given up. */
+  /** Makes a last attempt to give up a lease, if it is being given up. */
   async settled(...identity: readonly string[]): Promise<void> {
     await this.#settled(identity.join("\0"));
   }
 
   /**
-   * Gives a lease up while its scope is left. Returns once the call is answered, or after the deadline
-   * of one call; further tries then follow in the background until the lease ends.
+   * Gives up a lease when its scope is left. Returns once the call is answered, or after the
+   * deadline of one call; further attempts then follow in the background until the lease ends.
    */
   async leave(identity: readonly string[], until: number, call: () => Promise<unknown>): Promise<void> {
     const key = identity.join("\0");
@@ -111,7 +112,7 @@ export class Claims {
     return entry;
   }
 
-  /** Makes a call until it is answered. Without an answer the lease ends by itself. */
+  /** Makes a call until it is answered. Without an answer, the lease ends by itself. */
   async #attempts(until: number, call: () => Promise<unknown>, stop: AbortSignal): Promise<void> {
     const caller = this.#caller;
     for (let attempt = 1; attempt <= TRIES; attempt += 1) {
@@ -143,7 +144,7 @@ export class Claim {
     this.#entry = entry;
   }
 
-  /** The caller has got the answer, with the token of a lease if there is one. */
+  /** The caller has received the answer, with the token of a lease if there is one. */
   answered(token?: bigint): void {
     if (token !== undefined) this.#entry.given.add(token);
     this.#entry.calls -= 1;
@@ -152,7 +153,7 @@ export class Claim {
 
   /**
    * The caller gets no answer. Once the call has ended, its lease is given up, unless another call
-   * has got it or may get it.
+   * has received it or may receive it.
    */
   async withdraw<G extends Grant>(
     ended: Promise<G | undefined>,

@@ -3,11 +3,11 @@ import { asTollgateError, TollgateError } from "./core/errors.js";
 import type { CallOptions } from "./core/options.js";
 import { type Entry, Scheduler } from "./core/scheduler.js";
 
-/** When a lease was asked for, and how long it ran at the moment of the decision. */
+/** When a lease was requested, and how long it was at the time of the decision. */
 export interface Granted {
   /** The clock before the request was sent, in milliseconds. */
   readonly sentAt: number;
-  /** The rest of the lease at the moment of the decision, in milliseconds. */
+  /** The time left of the lease at the time of the decision, in milliseconds. */
   readonly expiresInMs: number;
 }
 
@@ -17,7 +17,7 @@ export interface RenewOptions extends CallOptions {
   readonly leaseMs?: number | undefined;
 }
 
-/** The lease is believed to end this share earlier than the server says. */
+/** The fraction of a lease by which it ends earlier here than the server says. */
 const MARGIN = 0.02;
 const SHORTEST_MARGIN_MS = 10;
 const LONGEST_MARGIN_MS = 1000;
@@ -59,19 +59,19 @@ export abstract class Held {
     this.#schedule();
   }
 
-  /** Whether the lease runs: it is neither lost nor given up. */
+  /** Whether the lease is running: it is neither lost nor given up. */
   get valid(): boolean {
     this.#check();
     return this.#state === "HELD";
   }
 
-  /** Whether the lease ended or was taken away before it was given up. Stop the work. */
+  /** Whether the lease ended or was revoked before it was given up. If so, stop the work. */
   get lost(): boolean {
     this.#check();
     return this.#state === "LOST";
   }
 
-  /** The rest of the lease in milliseconds, less the margin; 0 unless it is valid. */
+  /** The time left of the lease in milliseconds, minus the margin; 0 unless it is valid. */
   get validForMs(): number {
     return this.valid ? Math.max(this.#deadline - this.#core.caller.clock.now(), 0) : 0;
   }

@@ -71,8 +71,8 @@ export class Locks {
   }
 
   /**
-   * Takes a lock, and waits up to `waitMs` for it. A call that fails releases a lock that it may
-   * have got. With `owner` it does so only for a cancelled wait whose answer still arrives.
+   * Acquires a lock, and waits up to `waitMs` for it. A call that fails releases a lock that it may
+   * have acquired. With `owner` it does so only for a cancelled wait whose answer still arrives.
    */
   async acquire(name: string, options: AcquireOptions = {}): Promise<Acquisition> {
     const owner = options.owner ?? `${hostname()}/${String(process.pid)}/${randomUUID()}`;
@@ -177,7 +177,7 @@ interface LockFacts {
  * A lock that is held. Leave it with `await using`, or call {@link Lock.close} in a `finally`.
  *
  * A holder that stalls may continue after its lease. Send `token` with each write, and let the
- * guarded storage refuse a token below the highest one it has seen.
+ * protected storage reject a token below the highest one that it has seen.
  */
 export class Lock extends Held {
   /** The lock. */

@@ -39,7 +39,7 @@ export interface CompleteOptions extends CallOptions {
   readonly result?: Uint8Array | string | undefined;
 }
 
-/** Facts of an admission, apart from its lease. */
+/** Details of an admission, apart from its lease. */
 export interface PermitFacts {
   /** The task of the request; empty if it asked for a queued one. */
   readonly asked: string;
@@ -67,9 +67,9 @@ export class Permit extends Held {
   readonly task: string;
   /** Payload of a queued task; undefined if the task was not queued. */
   readonly payload: Uint8Array | undefined;
-  /** Number of dispatches of a queued task, this one included; undefined if it was not queued. */
+  /** Number of dispatches of a queued task, including this one; undefined if it was not queued. */
   readonly attempt: number | undefined;
-  /** True if the server answered without its store, by the `on_store_failure` of the pool. */
+  /** True if the server answered without its store, according to `on_store_failure` of the pool. */
   readonly degraded: boolean;
 
   readonly #core: Core;
@@ -91,7 +91,7 @@ export class Permit extends Held {
   }
 
   /**
-   * Reports the result and frees the slot. Retries until the verdict is known, also after the lease
+   * Reports the result and frees the slot. Retries until the verdict is known, even after the lease
    * has ended; `signal` or closing the connection ends the retries.
    *
    * ALREADY_COMPLETED is a success, unless another caller reports results of the task. LATE: the
@@ -103,7 +103,7 @@ export class Permit extends Held {
   }
 
   /**
-   * Renews the lease now, once. A permit with a keeper does not need it. Every other answer than
+   * Renews the lease now, once. A permit with a keeper does not need it. Any answer other than
    * RENEWED means that the lease is lost.
    */
   async renew(options: RenewOptions = {}): Promise<RenewVerdict> {

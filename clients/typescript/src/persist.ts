@@ -4,7 +4,7 @@ import type { CallOptions } from "./core/options.js";
 
 /**
  * Repeats a call until its answer is known: for results, which are safe to repeat and must not be
- * lost. Pauses with backoff, outside the retry budget. Other errors than UNAVAILABLE,
+ * lost. Pauses with backoff, outside the retry budget. Errors other than UNAVAILABLE,
  * DEADLINE_EXCEEDED and RESOURCE_EXHAUSTED with RetryInfo are thrown immediately.
  */
 export async function persist<T>(caller: Caller, options: CallOptions, call: () => Promise<T>): Promise<T> {

@@ -164,7 +164,8 @@ export class Pool {
 
   /**
    * Renews the lease of a task without its permit.
-   * @returns the verdict, and on RENEWED the rest of the lease in milliseconds at the return
+   * @returns the verdict, and on RENEWED the time left of the lease in milliseconds when the call
+   * returns
    */
   async renew(
     device: string,

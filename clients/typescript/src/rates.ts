@@ -104,7 +104,7 @@ export interface RateAnswer {
 
 /** Options of a check. */
 export interface CheckOptions extends CallOptions {
-  /** Cost of the call, 0 to 1,000,000,000; 0 only looks. Default: 1. */
+  /** Cost of the call, 0 to 1,000,000,000; 0 only peeks. Default: 1. */
   readonly cost?: bigint | number | undefined;
   /** Identifies the call: a repeat within 5 minutes spends nothing. Default, or empty: random. */
   readonly requestId?: string | undefined;
@@ -249,9 +249,9 @@ export class Limiter {
 
   /**
    * Decides whether a call of a key may pass. `onFailure` decides on errors that a repeat may fix,
-   * and after one deadline, the wait for a turn included. It logs that. `open` also decides after a
-   * mistake of the configuration, such as an unknown policy, which is thrown otherwise. A bad key is
-   * always thrown.
+   * and after one deadline, including the time in the queue, and logs that. `open` also decides
+   * after a configuration mistake, such as an unknown policy, which is otherwise thrown. A bad key
+   * is always thrown.
    */
   async check(key: string, options: CheckOptions = {}): Promise<RateAnswer> {
     if (this.onFailure === "error") return this.#rates.check(key, this.#against, options);

@@ -2,7 +2,7 @@ import type { Clock } from "./core/clock.js";
 import type { CallOptions } from "./core/options.js";
 import type { CancelOutcome, ConfirmAnswer, Stock } from "./stock.js";
 
-/** Facts of a reservation. */
+/** Details of a reservation. */
 export interface ReservationFacts {
   readonly sku: string;
   readonly order: string;
@@ -39,7 +39,9 @@ export class Reservation {
     this.#endsAt = facts.endsAt;
   }
 
-  /** Rest of the hold in milliseconds, counted from before the request; 0 once it has lapsed. */
+  /**
+   * Time left of the hold in milliseconds, counted from before the request; 0 once it has lapsed.
+   */
   get validForMs(): number {
     return Math.max(this.#endsAt - this.#clock.now(), 0);
   }

@@ -33,7 +33,7 @@ export interface Values {
   readonly replayed: boolean;
 }
 
-/** The last value that was given out. */
+/** The last value that was handed out. */
 export interface LastValue {
   /** The value; 0 if none was given out. */
   readonly last: bigint;
@@ -51,7 +51,7 @@ export class Sequences {
     this.#core = core;
   }
 
-  /** Takes the next values of a sequence. Retries return the same values. */
+  /** Returns the next values of a sequence. Retries return the same values. */
   async next(name: string, options: NextOptions = {}): Promise<Values> {
     const { count, step, floor, requestId } = options;
     const request = {

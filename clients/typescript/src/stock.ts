@@ -94,7 +94,8 @@ export class Stock {
   }
 
   /**
-   * Adds to the quantity on hand, or subtracts from it. Retries add once: they carry `requestId`.
+   * Adds to the quantity on hand, or subtracts from it. Retries add only once, because they carry
+   * `requestId`.
    * @param options.requestId a repeat within 5 minutes adds nothing. Default, or empty: a random one
    */
   async add(

@@ -70,8 +70,8 @@ export class Tollgate {
   }
 
   /**
-   * Asks for slots of any number of tasks, 1,000 in a call. Each task is decided on its own; those
-   * of one pool in their order.
+   * Asks for slots for any number of tasks, 1,000 per call. Each task is decided separately; tasks
+   * of one pool are decided in order.
    * @returns one answer for each item, in their order
    * @throws TollgateError if no item could be decided
    */

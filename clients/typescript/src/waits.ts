@@ -7,12 +7,12 @@ import type { CallOptions } from "./core/options.js";
 interface Lengths {
   /** A waiting call is followed by the next one after this time. */
   readonly sliceMs: number;
-  /** How long a waiting call overlaps the next one. So the ticket stays. */
+  /** How long a waiting call overlaps the next one, so that the ticket stays. */
   readonly overlapMs: number;
 }
 
 const LENGTHS: Lengths = { sliceMs: 10_000, overlapMs: 5000 };
-/** How long a cancelled wait still takes an answer that is on its way, in milliseconds. */
+/** How long a cancelled wait still accepts an answer that is on its way, in milliseconds. */
 const GRACE_MS = 500;
 /** A lease whose waiting call took longer than this share of it is asked for again. */
 const STALE = 0.05;
@@ -166,8 +166,8 @@ class Slices<T> {
 }
 
 /**
- * Whether the rest of a lease is unknown: the waiting call took so long that the lease may have
- * begun well after its request was sent.
+ * Whether the time left of a lease is unknown, because the waiting call took so long that the lease
+ * may have started well after its request was sent.
  */
 export function isStale(caller: Caller, sentAt: number, expiresInMs: number): boolean {
   return caller.clock.now() - sentAt > expiresInMs * STALE;

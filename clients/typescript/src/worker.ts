@@ -60,7 +60,7 @@ export class Worker {
   /** Starts the worker. A second call has no effect. Errors are thrown by `stop` and `finished`. */
   start(): this {
     this.#run ??= this.#loop();
-    // A worker that nobody waits for must not end the process.
+    // An error of a worker that nobody waits for must not end the process.
     this.#run.catch(() => undefined);
     return this;
   }
@@ -70,7 +70,7 @@ export class Worker {
     await this.#run;
   }
 
-  /** Takes no further task, and waits for the running one to be completed. */
+  /** Accepts no further tasks, and waits for the running one to be completed. */
   async stop(): Promise<void> {
     this.#stop.abort();
     await this.#run;

@@ -11,8 +11,9 @@ IPV6_PREFIX = 64
 def address_key(address: str, *, ipv6_prefix: int = IPV6_PREFIX) -> str:
     """Returns the key of an address: `ip:192.0.2.7`, or the IPv6 network `ip:2001:db8:1:2::/64`.
 
-    `ipv6_prefix` is 1 to 128 bits; with 128 each address is a key of its own. An IPv4-mapped
-    address counts as its IPv4 address. A text that is no address follows `ip:` unchanged.
+    `ipv6_prefix` is 1 to 128 bits; with 128, each address is its own key. An IPv4-mapped
+    address counts as its IPv4 address. A text that is not an address is appended to `ip:`
+    unchanged.
     """
     if not 1 <= ipv6_prefix <= 128:
         raise ValueError(f"ipv6_prefix is {ipv6_prefix}, expected 1 to 128")

@@ -33,7 +33,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A task may not run now. The subclass tells why."""
+    """A task may not run now. The subclass says why."""
 
     retry_after: timedelta | None = None
     """Time after which to ask again; None unless the refusal is Full or Paused."""

@@ -154,7 +154,7 @@ class TaskState(_Enum):
     """The state of a task that was queued."""
 
     UNSPECIFIED = 0
-    """Never sent; in a request: queued tasks, running ones included."""
+    """Never sent; in a request: queued tasks, including running ones."""
     QUEUED = 1
     """It waits for its device's report."""
     RUNNING = 2

@@ -38,7 +38,7 @@ class Retry:
     """When and how often a call is retried."""
 
     attempts: int = 5
-    """Maximum attempts of a call, the first one included. 1 disables retries."""
+    """Maximum attempts of a call, including the first one. 1 disables retries."""
     base: float = 0.1
     """Pause before the first retry in seconds; each further one doubles. Full jitter."""
     pause_max: float = 2.0
@@ -70,7 +70,7 @@ class Budget:
         self._left = retry.reserve
 
     def call(self) -> None:
-        """Counts a call, which adds a share of a retry."""
+        """Counts a call, which adds a fraction of a retry."""
         self._left = min(self._left + self._retry.share, self._retry.reserve)
 
     def take(self) -> bool:
@@ -85,7 +85,7 @@ _LOST = (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, grpc.StatusCode.CANC
 
 
 def is_broken(error: Error) -> bool:
-    """Tells whether a broken connection caused the error; the server gives a reason."""
+    """Returns whether a broken connection caused the error; the server gives a reason."""
     return error.code in _LOST and not error.reason
 
 

@@ -115,7 +115,7 @@ class Ban:
     reason: str
     """The reason."""
     strikes: int
-    """Number of bans of the key, this one included, each within `ban_memory` of the one before."""
+    """Number of bans of the key with this one, each within `ban_memory` of the one before."""
     actor: str
     """The person or program that set it; empty for a ban by a rule."""
 
@@ -134,7 +134,7 @@ class RateAnswer:
     verdict: RateVerdict = RateVerdict.UNSPECIFIED
     """The answer; UNSPECIFIED if `on_failure` decided."""
     limits: tuple[LimitUsage, ...] = ()
-    """Usage of the limits, this call included; empty if `on_failure` decided."""
+    """Usage of the limits, including this call; empty if `on_failure` decided."""
     crossed: bool = False
     """True on exactly one call per tier and window: send a notice now."""
     retry_after: timedelta | None = None

@@ -73,14 +73,14 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class LastValue:
-    """The last value of a sequence that was given out."""
+    """The last value of a sequence that was handed out."""
 
     last: int
-    """The value; 0 if none was given out."""
+    """The value; 0 if none was handed out."""
     serial: str
     """The value in the layout of the name; empty without a layout."""
     update_time: datetime | None
-    """When it was given out; None before the first value."""
+    """When it was handed out; None before the first value."""
 
     @staticmethod
     def of(answer: pb.GetSequenceResponse) -> LastValue:

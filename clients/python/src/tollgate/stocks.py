@@ -16,7 +16,7 @@ class Stock:
     sku: str
     """The sku."""
     on_hand: int
-    """Quantity on hand, reserved ones included."""
+    """Quantity on hand, including reserved ones."""
     available: int
     """Quantity that can be reserved."""
     reserved: int
@@ -38,7 +38,7 @@ class Stock:
 
 @dataclass(frozen=True, slots=True)
 class NotReserved:
-    """Nothing was reserved. The subclass tells why."""
+    """Nothing was reserved. The subclass says why."""
 
     stock: Stock
     """The stock now."""

@@ -12,7 +12,10 @@ import type { Lanes } from "./lanes.js";
 import type { CallOptions, Settings } from "./options.js";
 import { Turns } from "./turns.js";
 
-/** Part of a deadline: a call that is cancelled so close to its end had no answer in time. */
+/**
+ * Fraction of a deadline: a call that is cancelled this close to the deadline counts as not
+ * answered in time.
+ */
 const NEARLY = 0.05;
 
 /** An answer, and when its request was sent. */

@@ -17,7 +17,7 @@ import {
 } from "../gen/grpc/health/v1/health_pb.js";
 import type { Server } from "./server.js";
 
-/** Pause before the health of a server is asked for again, in milliseconds. */
+/** Pause before the health of a server is requested again, in milliseconds. */
 const HEALTH_PAUSE_MS = 1000;
 
 /** A server, and a connection to it. */
@@ -104,7 +104,7 @@ export class HealthWatch {
       this.#server.serving = status === HealthCheckResponse_ServingStatus.SERVING;
     });
     this.#stream.on("error", () => {
-      // The state of the channel tells whether the server is reachable.
+      // The state of the channel says whether the server is reachable.
       this.#server.serving = true;
       this.#reopenLater();
     });

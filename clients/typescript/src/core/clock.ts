@@ -77,7 +77,7 @@ export class SleepAwareClock implements Clock {
   }
 }
 
-/** Returns the uptime in milliseconds, or undefined if the system does not tell it. */
+/** Returns the uptime in milliseconds, or undefined if the system does not report it. */
 function uptime(): number | undefined {
   try {
     return os.uptime() * 1_000;

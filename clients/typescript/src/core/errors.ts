@@ -16,7 +16,7 @@ export interface Violation {
   readonly description: string;
 }
 
-/** The facts of an error. */
+/** The details of an error. */
 export interface ErrorFacts {
   readonly code: ErrorCode;
   readonly message: string;
@@ -39,9 +39,9 @@ export class TollgateError extends Error {
   readonly reason: string;
   /** The bad fields; empty unless the code is INVALID_ARGUMENT. */
   readonly violations: readonly Violation[];
-  /** The time of RetryInfo in milliseconds: repeat the call after it. */
+  /** The delay in RetryInfo in milliseconds, after which the call should be repeated. */
   readonly retryAfterMs: number | undefined;
-  /** Further facts of ErrorInfo, such as `limit` and `value` of NAMESPACE_LIMIT. */
+  /** Further metadata of ErrorInfo, such as `limit` and `value` of NAMESPACE_LIMIT. */
   readonly metadata: Readonly<Record<string, string>>;
 
   constructor(facts: ErrorFacts) {
@@ -83,7 +83,10 @@ export class QuantityDiffersError extends TollgateError {
   }
 }
 
-/** What grpc-js says of a server that refuses plain text, and OpenSSL of a server without TLS. */
+/**
+ * The error of grpc-js for a server that rejects plain text, and that of OpenSSL for a server
+ * without TLS.
+ */
 const INSECURE = "Protocol not secure enough";
 const NOT_TLS = /wrong version number/iu;
 

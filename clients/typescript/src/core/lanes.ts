@@ -13,8 +13,8 @@ export interface Lane {
 }
 
 /**
- * Connections for waiting calls and streams, apart from that of all other calls. So waits never
- * delay a renewal.
+ * Connections for waiting calls and streams, separate from the connection of all other calls, so
+ * that waits never delay a renewal.
  */
 export class Lanes {
   readonly #open: () => ChannelGroup;
@@ -35,7 +35,7 @@ export class Lanes {
     return lane;
   }
 
-  /** Gives the place back. Closes an unused lane, except for the first one. */
+  /** Returns the place. Closes an unused lane, except for the first one. */
   leave(lane: Lane): void {
     lane.streams -= 1;
     const index = this.#lanes.indexOf(lane);

@@ -51,7 +51,7 @@ export interface ConnectOptions {
   /** Limit on the retries of the connection. */
   readonly retryBudget?: RetryBudgetOptions;
   /**
-   * Gets a line, at most one in 10 s for each policy, when a rate could not be checked: because
+   * Receives a line, at most one in 10 s for each policy, when a rate could not be checked: because
    * `onFailure` decided, or a middleware answered with an error. Default: `console.warn`.
    */
   readonly log?: (line: string) => void;

@@ -66,7 +66,7 @@ export class Scheduler {
     this.#down(this.#up(index));
   }
 
-  /** Drops all entries. Nothing can be scheduled any more. */
+  /** Drops all entries. Nothing more can be scheduled. */
   close(): void {
     this.#closed = true;
     for (const entry of this.#heap) entry.index = -1;

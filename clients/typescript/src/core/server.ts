@@ -10,7 +10,10 @@ import {
 } from "../gen/grpc/health/v1/health_pb.js";
 import { TLS_MISMATCH, TollgateError } from "./errors.js";
 
-/** Deadlines in a row after which a server of several gets no calls until a health check succeeds. */
+/**
+ * Consecutive deadlines after which one of several servers gets no calls until a health check
+ * succeeds.
+ */
 const LATE_MAX = 2;
 /** Pause between two health checks of such a server, and the deadline of each, in milliseconds. */
 const CHECK_PAUSE_MS = 500;
@@ -21,7 +24,7 @@ const REFUSED_LAST_MS = 10_000;
 /** Codes of a health check with which a server answers, but has no health for this caller. */
 const ANSWERING = [status.UNIMPLEMENTED, status.UNAUTHENTICATED, status.PERMISSION_DENIED];
 
-/** A server: its address, and what is known of its health. All connections to it share this. */
+/** A server: its address, and what is known about its health. All connections to it share this. */
 export class Server {
   readonly address: string;
   /** Whether it says that it serves. */

@@ -6,7 +6,7 @@ import { onAbort } from "./abort.js";
  */
 const CALLS = 200;
 
-/** Methods that keep or end a lease: their calls do not wait behind others. */
+/** Methods that keep or end a lease, whose calls do not wait behind others. */
 const EXEMPT: ReadonlySet<string> = new Set([
   "RenewTask",
   "RenewTasks",

@@ -35,7 +35,7 @@ pub struct EnvoyRules {
     domains: BTreeMap<Box<[u8]>, Domain>,
     /// The settings of all domains.
     pub settings: EnvoySettings,
-    /// Whether the service has rules: a folder was given.
+    /// Whether the service has rules, because a folder was given.
     pub is_on: bool,
 }
 

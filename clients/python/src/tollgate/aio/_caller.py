@@ -245,6 +245,6 @@ def is_closed(error: Error) -> bool:
 
 
 def _is_cancelled() -> bool:
-    """Tells whether somebody cancels the current task. Python 3.10 cannot tell: True."""
+    """Returns whether the current task is cancelled; True on Python 3.10, which cannot tell."""
     task = asyncio.current_task()
     return sys.version_info < (3, 11) or task is None or task.cancelling() > 0

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from tollgate.aio._caller import Caller
 
 _TRIES = 20
-"""Maximum tries to give a lease up."""
+"""Maximum number of attempts to give up a lease."""
 _PAUSE_MAX = 30.0
-"""Longest pause between two tries, in seconds."""
+"""Maximum pause between two attempts, in seconds."""
 
 Key = tuple[str, ...]
 """The identity of a lease: all calls with one identity get the same lease."""
@@ -57,14 +57,14 @@ class _Entry:
     """Cancelled calls that have not ended."""
     granted: set[int | None] = field(default_factory=set)
     given: set[int | None] = field(default_factory=set)
-    """Tokens that calls were granted, and tokens that callers have got."""
+    """Tokens that calls were granted, and tokens that callers have received."""
     ending: _Ending | None = None
 
 
 class Claims:
     """The calls for leases of one connection.
 
-    A lease is given up only if no other call with its identity has got it or may get it.
+    A lease is given up only if no other call with its identity has received it or may receive it.
     """
 
     def __init__(self, caller: Caller) -> None:
@@ -73,14 +73,14 @@ class Claims:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def enter(self, *key: str) -> Claim:
-        """Registers a call. A lease that is being given up is tried to give up a last time."""
+        """Registers a call, after a last attempt to give up a lease that is being given up."""
         await self.settle(*key)
         entry = self._entries.setdefault(key, _Entry())
         entry.calls += 1
         return Claim(self, key, entry)
 
     async def settle(self, *key: str) -> None:
-        """Tries to give a lease up a last time, if it is being given up."""
+        """Makes a last attempt to give up a lease, if it is being given up."""
         while (entry := self._entries.get(key)) is not None and entry.ending is not None:
             entry.ending.hurry.set()
             await entry.ending.done.wait()
@@ -88,8 +88,8 @@ class Claims:
     async def leave(self, key: Key, until: float, call: Callable[[], Awaitable[object]]) -> None:
         """Gives a lease up while its scope is left.
 
-        Returns once the call is answered, or after the deadline of one call. Further tries
-        then follow in the background until the lease ends, also if the scope is cancelled.
+        Returns once the call is answered, or after the deadline of one call. Further attempts
+        then follow in the background until the lease ends, even if the scope is cancelled.
         """
         entry = self._entries.setdefault(key, _Entry())
         ending = entry.ending = _Ending()
@@ -99,7 +99,7 @@ class Claims:
         await asyncio.wait([task], timeout=self._caller.deadline)
 
     async def close(self) -> None:
-        """Ends all tries."""
+        """Ends all attempts."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -182,7 +182,7 @@ class Claim:
         """Records that the caller gets no answer.
 
         Once the call has ended, its lease is given up in the background, unless another call
-        has got it or may get it.
+        has received it or may receive it.
         """
         self._entry.calls -= 1
         self._entry.cancelled += 1

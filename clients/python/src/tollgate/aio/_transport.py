@@ -33,7 +33,7 @@ _ANSWERING = (
 )
 """Codes of a health check with which a server answers calls, but has no health for this caller."""
 _LATE_MAX = 2
-"""Deadlines in a row after which a server of several gets no calls until it is healthy."""
+"""Consecutive deadlines after which one of several servers gets no calls until it is healthy."""
 
 _REFUSED_FIRST, _REFUSED_LAST = 1.0, 10.0
 """Seconds without a connection to a server with the other protocol; doubled up to the last."""
@@ -42,7 +42,7 @@ _CLOSE_GRACE = 5.0
 _SERVING = b"\x08\x01"  # HealthCheckResponse with status SERVING
 
 _OPTIONS: tuple[tuple[str, Any], ...] = (
-    # Each channel has a connection of its own.
+    # Each channel has its own connection.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1000),
@@ -53,7 +53,7 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
 )
 _PLAIN_OPTIONS = (("grpc.enable_retries", 0),)
 """gRPC would connect and send again hundreds of times a second to a server that requires TLS: such
-a server accepts each connection, and then ends it. The library has retries of its own.
+a server accepts each connection, and then ends it. The library has its own retries.
 """
 
 _MISMATCHES = {
@@ -111,7 +111,7 @@ class Endpoint:
         self.waiting: list[WaitChannel] = []
         self.serving = True
         self.answering = True
-        """False from too many deadlines in a row until a health check succeeds."""
+        """False from too many consecutive deadlines until a health check succeeds."""
         self._late = 0
         self._mismatch = ""
         self._refused_until = 0.0

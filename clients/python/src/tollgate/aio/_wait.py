@@ -30,7 +30,7 @@ async def wait_in_slices(
     successor counts only if it is final.
 
     A wait that fails or is cancelled passes a function to `on_failure`. The function cancels
-    the calls, but only a moment later: an answer that is on its way tells which lease the
+    the calls, but only a moment later: an answer that is on its way says which lease the
     server has granted. It returns that answer once all calls have ended.
     """
     end = now() + wait

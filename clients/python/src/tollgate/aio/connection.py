@@ -78,7 +78,7 @@ class Connection:
 
     @property
     def calls(self) -> int:
-        """Number of requests sent, retries and renewals included."""
+        """Number of requests sent, including retries and renewals."""
         return self._caller.sent
 
     def pool(self, name: str) -> Pool:

@@ -121,7 +121,7 @@ class LockLease(LocalLease):
     async def leave(self) -> None:
         """Stops the keeper, and releases the lock if it is still held.
 
-        It takes at most the deadline of one call. Without an answer the release continues in
+        It takes at most the deadline of one call. Without an answer, the release continues in
         the background until the lease ends.
         """
         held = self.valid
@@ -162,7 +162,7 @@ class Lock:
         Calls with the same owner share its lease. `lease` is 1 ms to 30 days, default
         30 s. With `keep=False` no keeper renews the lease. Returns the lease, or Held.
 
-        If the call is cancelled or fails, a lock that it may have got is released in the
+        If the call is cancelled or fails, a lock that it may have acquired is released in the
         background. With `owner` this holds for a wait whose answer still arrives.
         """
         own = not owner
@@ -241,7 +241,7 @@ class Lock:
     async def _refresh(
         self, answer: pb.AcquireLockResponse, before: float, lease: Span | None
     ) -> tuple[pb.AcquireLockResponse, float]:
-        """Repeats a call that waited long: only the replay tells what is left of the lease."""
+        """Repeats a call that waited long: only the replay says how much of the lease is left."""
         left = answer.lease.expires_in.ToTimedelta().total_seconds()
         now = self._keeper.clock.now()
         acquired = answer.outcome == pb.ACQUIRE_LOCK_OUTCOME_ACQUIRED
@@ -277,7 +277,7 @@ async def _nothing() -> _Answered | None:
 def _grant(answer: _Answered | None, own: bool) -> Grant | None:
     """Returns the lease in the last answer of a failed call.
 
-    A call with an owner of its own may hold the lock also without an answer.
+    A call with its own owner may hold the lock even without an answer.
     """
     if answer is not None and _is_acquired(answer):
         lease = answer[1].lease

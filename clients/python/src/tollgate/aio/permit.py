@@ -162,7 +162,7 @@ class Permit(LocalLease):
     async def leave(self, error: BaseException | None) -> None:
         """Stops the keeper; completes the task as FAILED after an error.
 
-        It takes at most the deadline of one call. Without an answer the report continues in
+        It takes at most the deadline of one call. Without an answer, the report continues in
         the background until the lease ends.
         """
         held = self.valid

@@ -51,7 +51,7 @@ _Answered = tuple[float, pb.AdmitTaskResponse]
 """The clock before a request was sent, and its answer."""
 
 _SHORTEST = 0.1
-"""The shortest lease that a server grants, in seconds."""
+"""The minimum lease that a server grants, in seconds."""
 
 _STALE = 0.05
 """Share of a lease after which a waiting call asks again how much is left."""
@@ -158,9 +158,9 @@ class Pool:
         return admission
 
     async def _shorten(self, device: str, grant: Grant) -> None:
-        """Ends a lease that no caller has got.
+        """Ends a lease that no caller has received.
 
-        It is renewed for the shortest time, and its end is awaited. So the task has no
+        It is renewed for the minimum time, and its end is awaited, so that the task has no
         result, and a later call gets a new lease.
         """
         request = build(
@@ -215,7 +215,7 @@ class Pool:
     async def _refresh(
         self, answer: pb.AdmitTaskResponse, before: float, lease: Span | None
     ) -> tuple[pb.AdmitTaskResponse, float]:
-        """Repeats a call that waited long: only the replay tells what is left of the lease."""
+        """Repeats a call that waited long: only the replay says how much of the lease is left."""
         left = answer.lease.expires_in.ToTimedelta().total_seconds()
         now = self._keeper.clock.now()
         admitted = answer.decision == pb.ADMIT_DECISION_ADMITTED

@@ -68,14 +68,14 @@ class RateLimiter:
     async def check(
         self, key: str, *, cost: int | None = None, request_id: str | None = None
     ) -> RateAnswer:
-        """Counts a call of a key and tells whether it may pass.
+        """Counts a call of a key and returns whether it may pass.
 
         `cost` is 0 to 1,000,000,000, default 1; with 0 nothing is counted. `request_id`
         identifies the call: a repeat within 5 minutes counts nothing. Default: a generated
         one, which the retries of this call keep.
 
         If the check fails (no server, no store, overload), `on_failure` decides. Unless
-        that is "raise", it also decides after one deadline, the wait for a turn included, and
+        that is "raise", it also decides after one deadline, including the time in the queue, and
         logs that. "open" also decides after a mistake of the configuration, such as an unknown
         policy, which else raises Error. A bad key always raises Error.
         """

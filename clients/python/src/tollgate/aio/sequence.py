@@ -49,7 +49,7 @@ class Sequence:
         )
 
     async def last(self) -> LastValue:
-        """Returns the last value that was given out."""
+        """Returns the last value that was handed out."""
         request = build(pb.GetSequenceRequest, name=self.name)
         return LastValue.of(await self._caller.call(methods.GET_SEQUENCE, request))
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Reservation:
     """A quantity that is held for an order.
 
-    Leaving the scope without `confirm` cancels the reservation, also after an error:
+    Leaving the scope without `confirm` cancels the reservation, even after an error:
 
         async with reservation:
             await pay()
@@ -53,7 +53,7 @@ class Reservation:
         return timedelta(seconds=max(self._end - self._item.clock.now(), 0.0))
 
     async def confirm(self) -> ConfirmOutcome:
-        """Confirms the paid reservation, also after the hold has lapsed.
+        """Confirms the paid reservation, even after the hold has lapsed.
 
         The call is repeated until its outcome is known. EXPIRED means that the quantity is
         no longer available: return the money.
@@ -74,7 +74,7 @@ class Reservation:
     async def __aexit__(self, kind: Raised, error: BaseException | None, trace: Trace) -> None:
         """Cancels an unconfirmed reservation.
 
-        It takes at most the deadline of one call. Without an answer the cancellation
+        It takes at most the deadline of one call. Without an answer, the cancellation
         continues in the background until the hold ends.
         """
         if not self._settled:

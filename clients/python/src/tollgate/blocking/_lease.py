@@ -53,7 +53,7 @@ class BlockingLease(Generic[Inner]):
     def on_lost(self, callback: Callable[[], None]) -> None:
         """Calls a function in the thread of the library when the lease is lost.
 
-        The function must not block. It is called at once if the lease is lost already.
+        The function must not block. It is called immediately if the lease is already lost.
         """
         with self._guard:
             self._callbacks.append(callback)

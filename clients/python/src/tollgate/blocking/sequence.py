@@ -30,7 +30,7 @@ class Sequence:
         return run(self._inner.next(count, step=step, floor=floor, request_id=request_id))
 
     def last(self) -> LastValue:
-        """Returns the last value that was given out."""
+        """Returns the last value that was handed out."""
         return run(self._inner.last())
 
     def set_floor(self, floor: int) -> bool:

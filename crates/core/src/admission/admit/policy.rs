@@ -171,8 +171,8 @@ impl Waits for AdmitTask {
 }
 
 impl Revocable for AdmitTask {
-    /// As the settings of the pool require. A refusal does not wait for replicas, but a repeated
-    /// lease does: replicas may not have acknowledged its grant yet.
+    /// Returns the acknowledgement that the settings of the pool require. A refusal does not wait
+    /// for replicas, but a repeated lease does: replicas may not have acknowledged its grant yet.
     fn acknowledgement(&self) -> Acknowledgement {
         self.settings.acknowledgement
     }

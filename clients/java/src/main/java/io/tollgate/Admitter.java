@@ -29,7 +29,7 @@ final class Admitter {
       Endpoint server,
       String key) {}
 
-  /** The shortest lease that a server grants. */
+  /** Minimum lease that a server grants. */
   private static final Duration SHORTEST = Duration.ofMillis(100);
 
   private final Core core;
@@ -102,8 +102,8 @@ final class Admitter {
   }
 
   /**
-   * Ends a lease that no caller has got. It is renewed for the shortest time, and its end is
-   * awaited: so the task has no result, and a later call gets a new lease.
+   * Ends a lease that no caller has received, by renewing it for the minimum time and waiting until
+   * it ends. The task therefore has no result, and a later call gets a new lease.
    */
   private Op<Void> shorten(Claims.Grant grant, long until) {
     RenewTaskRequest renewal =

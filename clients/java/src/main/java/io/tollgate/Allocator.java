@@ -59,7 +59,7 @@ public final class Allocator {
     return new Value(valueOf(index), Optional.of(serials.get(index)));
   }
 
-  /** Starts to fetch the following block unless a call runs. */
+  /** Starts to fetch the following block unless a call is running. */
   private CompletableFuture<SequenceValues> fetch() {
     if (following == null || (following.isCompletedExceptionally() && used >= count)) {
       following = sequence.nextAsync(SequenceOptions.defaults().withCount(size));
@@ -95,8 +95,8 @@ public final class Allocator {
   }
 
   /**
-   * Returns a value of a block with serials. Without a calendar change in the block the values are
-   * first + step × index. Else the digits at the end of the serial are the value.
+   * Returns a value of a block with serials. Without a calendar change in the block, the values are
+   * first + step × index. Otherwise, the digits at the end of the serial are the value.
    */
   private long valueOf(int index) {
     if (block.first() + (count - 1L) * block.step() == block.last()) {

@@ -8,7 +8,7 @@ import java.time.Instant;
  * @param key the banned key
  * @param until when it ends, on the clock of the server
  * @param reason the reason; may be empty
- * @param strikes number of bans of the key, this one included
+ * @param strikes number of bans of the key, including this one
  */
 public record BanStatus(String key, Instant until, String reason, int strikes) {
   static BanStatus of(io.tollgate.v1.Ban ban) {

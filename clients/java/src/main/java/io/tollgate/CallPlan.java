@@ -3,9 +3,9 @@ package io.tollgate;
 import java.time.Duration;
 
 /**
- * How a call is repeated and where it travels.
+ * How a call is repeated, and on which connection it is sent.
  *
- * @param repeatable whether a repeat changes nothing more
+ * @param repeatable whether a repeat has no further effect
  * @param attempts maximum number of attempts
  * @param budgeted whether retries take from the retry budget
  * @param maxWait longest wait of the call at the server; above zero it travels on a connection for

@@ -17,7 +17,9 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 
-/** Sends unary calls, with a deadline for each attempt, and repeats them by their plan. */
+/**
+ * Sends unary calls, with a deadline for each attempt, and repeats them according to their plan.
+ */
 final class Calls {
   private static final long BACKOFF_NANOS = 100_000_000L;
   private static final long BACKOFF_MAX_NANOS = 2_000_000_000L;
@@ -25,7 +27,10 @@ final class Calls {
   /** The shortest deadline of an attempt that must leave time for another one. */
   private static final long ATTEMPT_MIN_NANOS = 50_000_000L;
 
-  /** The last twentieth of a deadline: a call cancelled in it had no answer in time. */
+  /**
+   * The last twentieth of a deadline: a call that is cancelled in it counts as not answered in
+   * time.
+   */
   private static final int NEARLY = 20;
 
   /** The longest RetryInfo that a call waits for; a longer one is left to the caller. */
@@ -94,7 +99,7 @@ final class Calls {
     return pause;
   }
 
-  /** Ends a call one deadline after now, its wait for a turn included. */
+  /** Ends a call one deadline from now, including its time in the queue. */
   void limit(Op<?> call) {
     try {
       Future<?> end =

@@ -14,8 +14,9 @@ import java.util.function.Function;
 import java.util.function.Supplier;
 
 /**
- * The calls for leases of one client, by the identity of the lease. All calls with one identity get
- * one lease, so a lease is given up only if no other call has got it or may get it.
+ * The calls for leases of one client, by the identity of the lease. All calls with the same
+ * identity get the same lease, so a lease is given up only if no other call has received it or may
+ * receive it.
  */
 final class Claims {
   private static final int TRIES = 20;
@@ -23,7 +24,7 @@ final class Claims {
   private static final long PAUSE_MAX_NANOS = 30_000_000_000L;
 
   /**
-   * A granted lease, as a cancelled call learns it.
+   * A granted lease, as a cancelled call learns about it.
    *
    * @param token null for the unknown token of a call whose identity no other call has
    * @param replayed whether an earlier call was granted it
@@ -32,7 +33,7 @@ final class Claims {
    */
   record Grant(Long token, boolean replayed, String task, Duration left) {}
 
-  /** Gives a lease up until the given reading of the clock; completes when it has ended. */
+  /** Tries to give up a lease until the given reading of the clock; completes when it has ended. */
   interface GiveUp {
     CompletableFuture<?> run(Grant grant, long until);
   }
@@ -44,7 +45,7 @@ final class Claims {
 
     int cancelled;
 
-    /** Tokens that calls were granted, and tokens that callers have got. */
+    /** Tokens that calls were granted, and tokens that callers have received. */
     final Set<Long> granted = new HashSet<>();
 
     final Set<Long> given = new HashSet<>();
@@ -71,12 +72,12 @@ final class Claims {
     return String.join("\0", parts);
   }
 
-  /** Registers a call. A lease that is being given up is tried to give up a last time. */
+  /** Registers a call. If the lease is being given up, makes a last attempt to do so. */
   CompletableFuture<Claim> enter(String key) {
     return settle(key, 1).thenApply(settled -> new Claim(key));
   }
 
-  /** Tries to give a lease up a last time, if it is being given up. */
+  /** Makes a last attempt to give up a lease, if it is being given up. */
   CompletableFuture<Void> settle(String key) {
     return settle(key, 0);
   }
@@ -109,8 +110,8 @@ final class Claims {
   }
 
   /**
-   * Gives a lease up while its scope is left. Returns the answer, or fails with DEADLINE_EXCEEDED
-   * after the deadline of one call; further tries then follow in the background until the lease
+   * Gives up a lease when its scope is left. Returns the answer, or fails with DEADLINE_EXCEEDED
+   * after the deadline of one call; further attempts then follow in the background until the lease
    * ends.
    */
   <Q, A> A leave(String key, long until, MethodDescriptor<Q, A> method, CallPlan plan, Q request) {
@@ -132,7 +133,7 @@ final class Claims {
     ending.done.complete(null);
   }
 
-  /** Makes a call until it is answered. Without an answer the lease ends by itself. */
+  /** Makes a call until it is answered. Without an answer, the lease ends by itself. */
   <Q, A> Op<A> giveUp(long until, MethodDescriptor<Q, A> method, CallPlan plan, Q request) {
     return giveUp(new Ending(), until, method, plan, request);
   }
@@ -182,7 +183,7 @@ final class Claims {
     var unused = ending.hurry.thenRun(() -> idle.complete(null));
   }
 
-  /** Returns the pause before the next try; below 0 if there is none. */
+  /** Returns the pause before the next attempt; below 0 if there is none. */
   private long pause(int number, Ending ending, long until, Throwable error) {
     if (!(error instanceof TollgateException failure) || ending.hurry.isDone()) {
       return -1;
@@ -208,7 +209,7 @@ final class Claims {
 
     /**
      * Follows the result of the call. If the caller gets none, the lease is given up once the call
-     * has ended, unless another call has got it or may get it.
+     * has ended, unless another call has received it or may receive it.
      *
      * @param token token of the lease in a result; null without a lease
      * @param ended lease that the call was granted, null without one; completes once it has ended

@@ -7,12 +7,12 @@ import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
 
-/** What all parts of a client share: calls, clock, timer and threads. */
+/** The parts that all objects of a client share: calls, clock, timer and threads. */
 final class Core {
   private static final long JUMP_TICK_MILLIS = 250;
   private static final long JUMP_NANOS = 100_000_000L;
 
-  /** The longest time in which connections end. */
+  /** Maximum time in which connections end. */
   private static final long END_MILLIS = 5_000;
 
   private final Calls calls;

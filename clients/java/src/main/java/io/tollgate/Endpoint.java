@@ -15,7 +15,7 @@ final class Endpoint {
   /** Waits and streams on one connection. A server accepts 256 calls on a connection by default. */
   static final int WAITS_PER_CONNECTION = 200;
 
-  /** Deadlines in a row after which a server of several gets no calls. */
+  /** Consecutive deadlines after which one of several servers gets no calls. */
   private static final int LATE_MAX = 2;
 
   /** Time without calls to a server with the other protocol; it doubles up to the last. */
@@ -57,7 +57,7 @@ final class Endpoint {
   private boolean closed;
   private volatile boolean serving = true;
 
-  /** Deadlines in a row without an answer. */
+  /** Consecutive deadlines without an answer. */
   private final AtomicInteger late = new AtomicInteger();
 
   /** Whether it gets no calls until a health check succeeds. */

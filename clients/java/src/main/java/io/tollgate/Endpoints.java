@@ -46,7 +46,7 @@ final class Endpoints {
 
   /**
    * Returns the next server of the best ones: those that answer and serve, then those that only
-   * answer, then those that hang. Of equal ones it prefers another one than {@code failed}.
+   * answer, then those that hang. Among equal ones, it prefers one other than {@code failed}.
    */
   Endpoint pick(Endpoint failed) {
     int start = next.getAndIncrement();
@@ -64,8 +64,8 @@ final class Endpoints {
   }
 
   /**
-   * Records a call without an answer within its deadline. After two in a row a server of several
-   * gets no calls until a health check succeeds.
+   * Records a call without an answer within its deadline. After two in a row, one of several
+   * servers gets no calls until a health check succeeds.
    */
   void late(Endpoint server) {
     if (servers.size() > 1 && server.late()) {
@@ -145,7 +145,7 @@ final class Endpoints {
         || code == Status.Code.PERMISSION_DENIED;
   }
 
-  /** Takes the answer of a health check of a server that hangs. */
+  /** Processes the answer to a health check of a server that hangs. */
   private final class CheckObserver implements StreamObserver<HealthCheckResponse> {
     private final Endpoint server;
     private boolean healthy;

@@ -87,7 +87,7 @@ public final class HeldLock implements AutoCloseable {
         .build();
   }
 
-  /** Stops the keeper of a lock that no caller has got. */
+  /** Stops the keeper of a lock that no caller has received. */
   void abandon() {
     lease.stop();
   }

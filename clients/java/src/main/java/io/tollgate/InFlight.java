@@ -8,14 +8,14 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
 
 /**
- * The calls that a client has sent. Further calls wait for their turn, in order. So their deadlines
- * do not run while gRPC would queue them.
+ * The calls that a client has sent. Further calls wait in order, so that their deadlines do not run
+ * while gRPC would queue them.
  */
 final class InFlight {
   /** Calls at a time. A server accepts 256 calls on a connection by default. */
   static final int MAX = 200;
 
-  /** Calls that keep or end a lease: they do not wait behind others. */
+  /** Calls that keep or end a lease, which do not wait behind others. */
   private static final Set<String> EXEMPT =
       Set.of(
           "RenewTask", "RenewTasks", "RenewLock", "CompleteTask", "CompleteTasks", "ReleaseLock");

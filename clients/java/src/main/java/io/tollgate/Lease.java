@@ -12,7 +12,7 @@ import java.util.concurrent.TimeUnit;
  * A lease on the local clock, with the keeper that renews it.
  *
  * <p>The lease ends locally before it ends at the server: its time counts from before the request,
- * less a margin. One timer serves both the renewal and the end.
+ * minus a margin. One timer serves both the renewal and the end.
  */
 final class Lease {
   /**
@@ -72,7 +72,7 @@ final class Lease {
     return state == State.LOST;
   }
 
-  /** Returns the time left; zero if the lease has ended or was given back. */
+  /** Returns the time left; zero if the lease has ended or was given up. */
   synchronized Duration remaining() {
     check();
     long left = expiry - core.clock().getAsLong();

@@ -36,8 +36,8 @@ public final class Lock {
 
   /**
    * Asks for the lock without blocking. Cancel the future to leave the queue. A lock that the call
-   * may have got is then released in the background; with an owner of the caller only if its wait
-   * has just ended.
+   * may have acquired is then released in the background; with an owner of the caller only if its
+   * wait has just ended.
    */
   public CompletableFuture<LockResult> acquireAsync(LockOptions options) {
     String owner = options.owner().orElseGet(() -> UUID.randomUUID().toString());
@@ -79,7 +79,7 @@ public final class Lock {
   /** Returns the lease in the last answer of a failed call. */
   private static Claims.Grant granted(LockOptions options, Reply<AcquireLockResponse> reply) {
     if (reply == null) {
-      // Nobody else has a default owner: it may hold the lock also without an answer.
+      // Nobody else has a default owner, so it may hold the lock even without an answer.
       return options.owner().isPresent()
           ? null
           : new Claims.Grant(null, false, "", options.lease().orElse(LEASE));

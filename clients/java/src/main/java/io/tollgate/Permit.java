@@ -69,7 +69,7 @@ public final class Permit implements AutoCloseable {
 
   /**
    * Returns the fencing token as an unsigned 64-bit number: higher than every earlier token of the
-   * pool. Let the external system refuse lower ones.
+   * pool. Let the external system reject lower ones.
    */
   public long token() {
     return granted.getFencingToken();
@@ -128,7 +128,7 @@ public final class Permit implements AutoCloseable {
 
   /**
    * Reports the result, at most 65,536 bytes, and stops the keeper. Waits until the verdict is
-   * known, through restarts of the server and also after the permit is lost. An interrupt ends the
+   * known, through restarts of the server and even after the permit is lost. An interrupt ends the
    * wait with CANCELLED. A second call returns the verdict of the first one.
    */
   public CompleteVerdict complete(Outcome outcome, byte[] result) {

@@ -78,8 +78,8 @@ public final class Pool {
   }
 
   /**
-   * Reports a result without a permit, for example in another process than the one that was
-   * admitted. Without a token a result of an earlier lease is not refused.
+   * Reports a result without a permit, for example in a process other than the one that was
+   * admitted. Without a token, a result of an earlier lease is not refused.
    */
   public CompleteVerdict complete(
       String device, String task, OptionalLong token, Outcome outcome, byte[] result) {

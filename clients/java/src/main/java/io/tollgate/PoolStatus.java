@@ -11,7 +11,7 @@ import java.time.Duration;
  * @param lease how long a lease runs
  * @param expiryGrace how long a lease that ended without a result keeps its slot
  * @param maxAttempts attempts of a queued task until it is dead
- * @param queued number of queued tasks, running ones included
+ * @param queued number of queued tasks, including running ones
  * @param waiters number of calls that wait for a slot, on all servers
  */
 public record PoolStatus(

@@ -11,7 +11,7 @@ import java.util.Optional;
  *
  * @param allowed whether the call may pass
  * @param verdict the verdict; empty if the failure policy of the limiter decided
- * @param limits the limits of the rule in its order, this call included
+ * @param limits the limits of the rule in its order, including this call
  * @param crossed true on one call per tier and window: send a notice now
  * @param retryAfter time until the same call passes; present on a refusal
  * @param ban the running ban; present if the key is banned

@@ -11,12 +11,12 @@ import java.util.concurrent.CompletableFuture;
 /**
  * Checks calls against a policy or a rule. Immutable and safe for several threads.
  *
- * <p>Without a failure policy a check that could not be decided throws. With one it has 2 attempts
- * in place of 8, and one deadline for both, the wait for a turn included. Then UNAVAILABLE,
- * DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, INTERNAL and UNKNOWN become a decision. With {@link
- * #failOpen} so do mistakes of the configuration, such as an unknown policy, which are thrown
- * otherwise. A bad key is always thrown. Decisions without the server are logged by the logger
- * {@code io.tollgate}, at most once in 10 s for each policy.
+ * <p>Without a failure policy, a check that could not be decided throws. With one, it has 2
+ * attempts instead of 8, and one deadline for both, including the time in the queue. Then
+ * UNAVAILABLE, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, INTERNAL and UNKNOWN become a decision. With
+ * {@link #failOpen}, so do configuration mistakes, such as an unknown policy, which are otherwise
+ * thrown. A bad key is always thrown. Decisions without the server are logged by the logger {@code
+ * io.tollgate}, at most once in 10 s for each policy.
  */
 public final class RateLimiter {
   private enum OnFailure {
@@ -116,8 +116,8 @@ public final class RateLimiter {
   }
 
   /**
-   * Returns whether the failure policy decides. A bad request has a key that its caller chose, and
-   * so passes no limiter.
+   * Returns whether the failure policy decides. A bad request has a key that its caller chose, so
+   * it passes no limiter.
    */
   private boolean decides(Status.Code code) {
     return switch (onFailure) {

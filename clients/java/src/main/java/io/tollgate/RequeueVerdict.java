@@ -10,7 +10,7 @@ public enum RequeueVerdict {
   NOT_DEAD,
   /** Its expire time has passed. */
   EXPIRED,
-  /** The pool has its maximum of queued tasks; the task stays dead. */
+  /** The pool has reached its maximum number of queued tasks; the task stays dead. */
   FULL,
   /** No such task was queued, or it was forgotten. */
   UNKNOWN

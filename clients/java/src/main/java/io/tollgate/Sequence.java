@@ -8,7 +8,7 @@ import java.util.Optional;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 
-/** A sequence: its values rise and never repeat; gaps are possible. */
+/** A sequence, whose values increase and never repeat; gaps are possible. */
 public final class Sequence {
   private final Core core;
   private final String name;
@@ -46,7 +46,7 @@ public final class Sequence {
         .map(reply -> SequenceValues.of(reply.answer()));
   }
 
-  /** Returns the last value that was given out. */
+  /** Returns the last value that was handed out. */
   public SequenceStatus status() {
     var request = GetSequenceRequest.newBuilder().setName(name).build();
     var answer =

@@ -9,7 +9,7 @@ import java.util.OptionalLong;
  * @param available quantity that can be reserved
  * @param reserved quantity held for orders
  * @param sold quantity confirmed since the sku was created
- * @param holds number of reservations that are held; only {@link Stock#get} tells it
+ * @param holds number of reservations that are held; only {@link Stock#get} returns it
  */
 public record StockLevel(
     long onHand, long available, long reserved, long sold, OptionalLong holds) {

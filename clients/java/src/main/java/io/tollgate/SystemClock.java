@@ -3,7 +3,7 @@ package io.tollgate;
 import java.util.function.LongSupplier;
 
 /**
- * Monotonic clock in nanoseconds that also counts the time in which the machine slept.
+ * Monotonic clock in nanoseconds that includes the time during which the machine was asleep.
  *
  * <p>{@link System#nanoTime()} may stand still while a machine sleeps. A wall clock that runs ahead
  * of it by more than half a second between two readings adds the difference. A wall clock that is

@@ -39,7 +39,7 @@ public sealed class TollgateException extends RuntimeException permits QuantityD
   /** The text of the GOAWAY frame of a server that requires TLS. */
   private static final String TLS_REFUSAL = "this port of Tollgate requires TLS";
 
-  /** What Netty says of an answer that is no TLS record. */
+  /** The error of Netty for an answer that is not a TLS record. */
   private static final String NOT_TLS = "not an SSL/TLS record";
 
   private final Status.Code code;
@@ -65,7 +65,7 @@ public sealed class TollgateException extends RuntimeException permits QuantityD
     this.retryAfter = retryAfter;
   }
 
-  /** Returns the status code of gRPC. */
+  /** Returns the gRPC status code. */
   public Status.Code code() {
     return code;
   }

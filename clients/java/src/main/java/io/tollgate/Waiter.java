@@ -22,7 +22,7 @@ final class Waiter<Q, A> {
    * Lengths of the calls of a wait.
    *
    * @param slice time after which a waiting call is followed by the next one
-   * @param overlap how long a waiting call runs beside the next one
+   * @param overlap how long a waiting call overlaps the next one
    */
   record Lengths(Duration slice, Duration overlap) {
     static final Lengths DEFAULT = new Lengths(Duration.ofSeconds(10), Duration.ofSeconds(5));
@@ -56,11 +56,11 @@ final class Waiter<Q, A> {
    * The last answer.
    *
    * @param first the answer to the request
-   * @param latest the answer to its repeat, which tells the time left; else the same
+   * @param latest the answer to its repeat, which contains the time left; otherwise the same
    */
   record Granted<A>(Reply<A> first, Reply<A> latest) {}
 
-  /** How long a cancelled wait still takes an answer that is on its way. */
+  /** How long a cancelled wait still accepts an answer that is on its way. */
   private static final long GRACE_MILLIS = 500;
 
   private final Core core;
@@ -108,8 +108,8 @@ final class Waiter<Q, A> {
 
   /**
    * Completes once all calls of the wait have ended, with the answer if it has a lease, else with
-   * null. A cancelled wait cancels its calls after a moment: an answer that is on its way tells
-   * which lease the server has granted.
+   * null. A cancelled wait cancels its calls after a moment, because an answer that is on its way
+   * says which lease the server has granted.
    */
   CompletableFuture<Reply<A>> ended() {
     return ended;
@@ -210,8 +210,8 @@ final class Waiter<Q, A> {
       cancelled = !decided && result.isDone();
       decides = !decided && !cancelled && decides(reply, error);
       reports = decides || (cancelled && (granted || running.isEmpty()));
-      // Under the lock: a cancellation must not report that there is no lease before this call
-      // does.
+      // Done under the lock, because a cancellation must not report that there is no lease before
+      // this call does.
       decided |= reports;
     }
     if (decides) {

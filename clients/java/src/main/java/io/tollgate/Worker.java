@@ -8,8 +8,8 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.BiConsumer;
 
 /**
- * Runs the queued tasks of one device, one at a time, in a thread of its own: reports the device,
- * runs the task with a keeper, reports the result.
+ * Runs the queued tasks of one device, one at a time, in its own thread: reports the device, runs
+ * the task with a keeper, reports the result.
  *
  * <p>If the permit is lost while a handler runs, the thread of the handler is interrupted. A result
  * that the handler still returns is reported, and answered LATE. A handler that throws after the
