@@ -1,11 +1,14 @@
 //! The cost of a decision in Redis: one round trip with one EVALSHA, and nothing else.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
+
+use tokio::{task::JoinSet, time::sleep};
 
 use crate::support::{
     process::{OwnRedis, Server, TempFile},
     queue::{batch, queued},
     rates::{check, limit, rule, tier, under},
+    wire::Wire,
     world::{Rates, admit, capacity, complete, evict, renew},
 };
 use tollgate_client::pb;
@@ -31,7 +34,7 @@ async fn all_calls(redis: &OwnRedis) -> BTreeMap<String, u64> {
 pub async fn reset(redis: &OwnRedis) {
     redis.command(&["CONFIG", "RESETSTAT"]).await.unwrap();
     while !all_calls(redis).await.contains_key("type") {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        sleep(Duration::from_millis(20)).await;
     }
     redis.command(&["CONFIG", "RESETSTAT"]).await.unwrap();
 }
@@ -75,7 +78,7 @@ async fn a_decision_is_one_evalsha_and_nothing_else() {
         client.list_leases(leases(pool)).await.map(drop)
     };
     while warm(&mut client, "p").await.is_err() {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        sleep(Duration::from_millis(20)).await;
     }
     client.configure_pool(capacity("full", 1)).await.unwrap();
     client.admit_task(admit("full", "holder", "t")).await.unwrap();
@@ -118,7 +121,7 @@ async fn a_hundred_checks_take_one_round_trip() {
     let minute = std::time::Duration::from_secs(60);
     let rule = rule([limit(1000, minute, pb::Algorithm::SlidingWindow)]);
     while rates.check_rate(check("warm", &rule)).await.is_err() {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        sleep(Duration::from_millis(20)).await;
     }
     reset(&redis).await;
     let hundred = |rule: &pb::Rule| pb::CheckRatesRequest {
@@ -159,7 +162,7 @@ async fn a_thousand_tasks_are_queued_in_one_round_trip() {
     let mut client = server.client().await;
     let tasks = |of: &str| (0..1000).map(|i| queued(&format!("{of}{i}"), "t")).collect();
     while client.enqueue_tasks(batch("p", tasks("warm"))).await.is_err() {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        sleep(Duration::from_millis(20)).await;
     }
     // A device with nothing queued costs no more than a full pool.
     client.configure_pool(capacity("full", 1)).await.unwrap();
@@ -199,7 +202,7 @@ async fn a_check_that_crosses_no_level_writes_no_event() {
     let server = Server::start(&["--engine", &redis.url(), "--config", config.path()]).await;
     let mut rates = Rates::connect(server.address()).await.unwrap();
     while rates.check_rate(under("warm", "p")).await.is_err() {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        sleep(Duration::from_millis(20)).await;
     }
     reset(&redis).await;
     for _ in 0..80 {
@@ -215,4 +218,34 @@ async fn a_check_that_crosses_no_level_writes_no_event() {
         rates.check_rate(under("k", "p")).await.unwrap();
     }
     assert_eq!(calls(&redis).await.get("rpush"), Some(&1));
+}
+
+/// A connection that a batch needs for a moment is completed and kept. Otherwise batches that overlap
+/// from time to time would connect again and again.
+#[tokio::test(flavor = "multi_thread")]
+async fn batches_that_overlap_from_time_to_time_use_few_connections() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let wire = Wire::to(redis.port).await;
+    wire.delay(Duration::from_millis(5));
+    let url = format!("redis://127.0.0.1:{}", wire.port);
+    let file = TempFile::new("workers = 1\n");
+    let server = Server::start(&["--engine", &url, "--config", file.path()]).await;
+    let mut clients = JoinSet::new();
+    for number in 0..14 {
+        let mut client = server.client().await;
+        clients.spawn(async move {
+            for _ in 0..60 {
+                client.list_leases(leases("p")).await.unwrap();
+                sleep(Duration::from_millis(7 + 3 * number)).await;
+            }
+        });
+    }
+    clients.join_all().await;
+    let info = redis.command(&["INFO", "stats"]).await.unwrap();
+    let text: String = redis::from_redis_value(info).unwrap();
+    let connections =
+        text.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+    let connections: usize = connections.unwrap().parse().unwrap();
+    assert!(connections <= 20, "{connections} connections");
 }

@@ -27,7 +27,7 @@ use std::{
 };
 
 use redis::RedisError;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 
 use super::{
     StoreState,
@@ -46,8 +46,9 @@ const BATCHES_MAX: usize = 4;
 const JOBS_MAX: usize = 512;
 /// Number of connections of a bulk pipeline: one in use, and one in case its batch hangs.
 const BULK_CONNECTIONS: usize = 2;
-/// The time after which an unused connection is closed, when another one is used.
-const IDLE_MAX: Duration = Duration::from_secs(600);
+/// The longest time for which an idle connection is kept. Redis and networks often close idle
+/// connections after 5 minutes, networks without a message.
+const IDLE_MAX: Duration = Duration::from_secs(240);
 
 /// A pipeline to a node.
 #[derive(Debug)]
@@ -57,8 +58,6 @@ pub(super) struct Pipeline {
     /// Maximum number of connections.
     connections: usize,
     queue: Mutex<JobQueue>,
-    /// Notified of each connection that becomes idle, for a sender that is connecting.
-    returned: Notify,
     /// The permit that a batch of a bulk pipeline needs while it is in flight.
     permit: Option<Arc<Semaphore>>,
 }
@@ -108,8 +107,7 @@ impl Pipeline {
         connections: usize,
         permit: Option<Arc<Semaphore>>,
     ) -> Arc<Pipeline> {
-        let (queue, returned) = (Mutex::default(), Notify::new());
-        Arc::new(Pipeline { shared, monitor, connections, queue, returned, permit })
+        Arc::new(Pipeline { shared, monitor, connections, queue: Mutex::default(), permit })
     }
 
     /// Queues a job, and starts a batch if fewer than the maximum are in flight.
@@ -151,20 +149,21 @@ impl Pipeline {
     }
 
     /// Returns an idle connection, or a new one. Fails immediately if the node becomes unreachable.
+    ///
+    /// A started connection is completed, even if another one becomes idle meanwhile: its sender
+    /// sends the waiting jobs on that one, and the new one is there when batches overlap again.
     async fn acquire_connection(&self) -> Result<NodeConnection, RedisError> {
         if let Some(idle) = self.pop_idle() {
             return Ok(idle);
         }
-        // Boxed, so that the task of a batch stays small, since most batches find an idle
-        // connection.
-        let mut connect = Box::pin(NodeConnection::connect(&self.monitor));
         loop {
-            tokio::select! {
-                made = &mut connect => return made,
-                () = self.returned.notified() => {}
-            }
-            if let Some(idle) = self.pop_idle() {
-                return Ok(idle);
+            // Boxed, so that the task of a batch stays small, since most batches find an idle
+            // connection.
+            match Box::pin(NodeConnection::connect(&self.monitor)).await {
+                // Another connection broke meanwhile: the node may have another primary now.
+                Ok(made) if made.epoch < self.monitor.epoch() => {}
+                Ok(made) => return Ok(made),
+                Err(error) => return self.pop_idle().ok_or(error),
             }
         }
     }
@@ -172,9 +171,11 @@ impl Pipeline {
     /// Returns an idle connection that was made after the last lost one, because if one connection
     /// breaks, the others are usually dead too.
     fn pop_idle(&self) -> Option<NodeConnection> {
-        let epoch = self.monitor.epoch();
+        let (epoch, now) = (self.monitor.epoch(), monotonic());
         let mut queue = self.lock();
-        queue.idle.retain(|connection| connection.epoch >= epoch);
+        queue.idle.retain(|connection| {
+            connection.epoch >= epoch && now.duration_since(connection.used) < IDLE_MAX
+        });
         let mut connection = queue.idle.pop()?;
         drop(queue);
         if connection.socket.is_free() {
@@ -186,18 +187,10 @@ impl Pipeline {
 
     /// Keeps a connection for the next batch, unless it is broken.
     fn push_idle(&self, mut connection: NodeConnection) {
-        if connection.is_broken {
-            return;
+        if !connection.is_broken {
+            connection.used = monotonic();
+            self.lock().idle.push(connection);
         }
-        connection.used = monotonic();
-        let mut queue = self.lock();
-        let is_old = |idle: &NodeConnection| connection.used.duration_since(idle.used) > IDLE_MAX;
-        if queue.idle.first().is_some_and(is_old) {
-            queue.idle.remove(0);
-        }
-        queue.idle.push(connection);
-        drop(queue);
-        self.returned.notify_one();
     }
 
     /// Fails all waiting jobs, because the node is unreachable.
