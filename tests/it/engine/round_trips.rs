@@ -231,6 +231,10 @@ async fn batches_that_overlap_from_time_to_time_use_few_connections() {
     let url = format!("redis://127.0.0.1:{}", wire.port);
     let file = TempFile::new("workers = 1\n");
     let server = Server::start(&["--engine", &url, "--config", file.path()]).await;
+    let mut client = server.client().await;
+    while client.list_leases(leases("p")).await.is_err() {
+        sleep(Duration::from_millis(20)).await;
+    }
     let mut clients = JoinSet::new();
     for number in 0..14 {
         let mut client = server.client().await;
