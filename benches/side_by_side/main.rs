@@ -24,6 +24,7 @@ mod idle;
 mod install;
 mod kind;
 mod loads;
+mod machine;
 mod meter;
 mod open_loop;
 mod options;
