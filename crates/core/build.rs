@@ -18,8 +18,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn scripts() -> Result<String, Box<dyn Error>> {
     let (mut code, mut all, mut open) = (String::new(), String::new(), String::new());
     for (index, script) in include::build(&lua_files()?)?.into_iter().enumerate() {
-        let include::Built { name, keys, argv, repeated, shared, gives_tokens, checks_store, text } =
-            script;
+        let include::Built { name, keys, argv, repeated, shared, plain, .. } = &script;
+        let include::Built { gives_tokens, checks_store, text, .. } = &script;
         let (folder, verb) = name.split_once('/').ok_or("a script outside a folder")?;
         if open != folder {
             let end = if open.is_empty() { "" } else { "}\n" };
@@ -31,7 +31,7 @@ fn scripts() -> Result<String, Box<dyn Error>> {
         writeln!(code, "/// `lua/{name}.lua`\npub static {verb}: Script = Script {{")?;
         writeln!(
             code,
-            "name: {name:?}, index: {index}, keys: {keys}, argv: {argv}, shared: {shared:?},"
+            "name: {name:?}, index: {index}, keys: {keys}, argv: {argv}, shared: {shared:?}, plain: {plain},"
         )?;
         write!(code, "repeated: {repeated}, checks_store: {checks_store}, ")?;
         writeln!(code, "gives_tokens: {gives_tokens}, text: {text:?} }};")?;

@@ -1,7 +1,7 @@
 -- Grants a task a lease if the pool has a free slot and no other waiter comes first.
 --
--- @include admit changes expiry failover fencing full grant leases pool pool_event queued task ticket
--- @include wake_ups
+-- @include admit changes expiry failover fencing full grant leases pool pool_event queued spread task
+-- @include ticket wake_ups
 --
 -- keys[1] settings string: run-time settings.
 -- keys[2] token string: token record (lib/token.lua).
@@ -87,7 +87,7 @@ local function decide(pool, now, task_key, device, named, asked_ms, seed, entry,
     return answer
   elseif not proceeds then
     local wait = free <= 0 and admit_until_free(pool, now)
-    return full_reply(pool, admit_spread(wait or ADMIT_RESERVED_RETRY, seed, now), ticket, wait, lists, now)
+    return full_reply(pool, spread(wait or ADMIT_RESERVED_RETRY, seed, now), ticket, wait, lists, now)
   end
 
   local lease = task and task.standing and task or { attempt = 0 }

@@ -1,19 +1,12 @@
 -- Parts of AdmitTask: its statuses, its retry delays, and the choice of the task that a call admits.
 --
--- @include allowance changes expiry pool queued task ticket
+-- @include allowance changes expiry pool queued spread task ticket
 local ADMIT_GRANTED, ADMIT_REPLAYED, ADMIT_FULL, ADMIT_NO_TASK, ADMIT_PAUSED, ADMIT_FINISHED = 0, 1, 2, 3, 4, 5
 local ADMIT_LIMITED = 6
 -- Formats of replies with 3, 4 and 6 numbers.
 local ADMIT_NUMBERS3, ADMIT_NUMBERS4, ADMIT_NUMBERS6 = '<I8I8I8', '<I8I8I8I8', '<I8I8I8I8I8I8'
 -- Retry delays, µs: for a paused pool, and for a pool whose free slots are reserved for waiters.
 local ADMIT_PAUSED_RETRY, ADMIT_RESERVED_RETRY = 10 * 1000000, 50 * 1000
-local ADMIT_SPREAD_MIN, ADMIT_SPREAD_MAX = 50 * 1000, 5 * 1000000
-
--- Returns the delay in ms plus up to an eighth of it (50 ms to 5 s), which spreads callers whose waits end together.
-local function admit_spread(wait, seed, now)
-  local window = math.min(math.max(math.floor(wait / 8), ADMIT_SPREAD_MIN), ADMIT_SPREAD_MAX)
-  return math.ceil((wait + (seed + now) % window) / 1000)
-end
 
 -- Ends a queued task whose deadline has passed or whose attempts are used up, and its lease if
 -- the reclaim left expired ones. Returns true if the task left the queue.
@@ -79,14 +72,14 @@ local function admit_without_slot(pool, member, task, named, own, seed, now)
   elseif not task and named == '' then
     return pack(ADMIT_NUMBERS3, ADMIT_NO_TASK, capacity, in_use)
   elseif pool.paused == 1 or capacity == 0 then
-    return pack(ADMIT_NUMBERS4, ADMIT_PAUSED, capacity, in_use, admit_spread(ADMIT_PAUSED_RETRY, seed, now))
+    return pack(ADMIT_NUMBERS4, ADMIT_PAUSED, capacity, in_use, spread(ADMIT_PAUSED_RETRY, seed, now))
   elseif pool.is_held then
-    return pack(ADMIT_NUMBERS4, ADMIT_PAUSED, capacity, in_use, admit_spread(pool.failover.held - now, seed, now))
+    return pack(ADMIT_NUMBERS4, ADMIT_PAUSED, capacity, in_use, spread(pool.failover.held - now, seed, now))
   elseif pool.is_limited and own == 0 and in_use < capacity then
     return pack(ADMIT_NUMBERS3, ADMIT_LIMITED, capacity, in_use)
   elseif own == 1 and expiry_is_over(pool, task, now) then
     -- The last attempt still holds this slot, so no other task gets it before slot_end.
-    return pack(ADMIT_NUMBERS6, ADMIT_FULL, capacity, in_use, admit_spread(task.slot_end - now, seed, now), 0, 0)
+    return pack(ADMIT_NUMBERS6, ADMIT_FULL, capacity, in_use, spread(task.slot_end - now, seed, now), 0, 0)
   elseif pool.ended > 0 and capacity - in_use + own > 0 and in_use - own + pool.ended >= capacity then
     -- Expired leases are logged first.
     return pack(ADMIT_NUMBERS6, ADMIT_FULL, capacity, in_use, 1, TICKET_AGAIN, 0)

@@ -1,6 +1,6 @@
 -- Counts a call of a key against a rule and decides whether it may pass.
 --
--- @include ban check evaluate fast_path limits meter rate_event replay tiers usage
+-- @include ban check evaluate limits meter rate_event rate_keys replay tiers usage
 --
 -- keys[1] usage_key string: the key's counters.
 -- keys[2] ban_key string: the key's ban.
@@ -24,35 +24,17 @@
 -- Cost O(limits): 10 µs; a sliding window O(122): up to 55 µs; 32 limit names 130 µs more.
 
 local function read_shared(_, argv, _, first, last)
-  fast_path_prefetch(first, last)
-  local limits, tiers = limits_read(argv[1]), tiers_read(argv[2])
-  limits[1].head = fast_path_head(limits[1])
-  local plain = #limits == 1 and #tiers == 0 and limits[1]
-  return { limits = limits, tiers = tiers, memory = tonumber(argv[3]), plain = plain }
+  rate_keys_prefetch(first, last)
+  return { limits = limits_read(argv[1]), tiers = tiers_read(argv[2]), memory = tonumber(argv[3]) }
 end
 
 -- Each item writes its own keys.
 local function write() end
 
--- Returns the reply as a packed string, if it has numbers only.
-local function packed_answer(verdict, flags, wait, limits, now)
-  local answer = pack('<I8I8I8', verdict, flags, ceil(wait / 1000))
-  for i = 1, #limits do
-    local limit = limits[i]
-    local algorithm = limit.algorithm
-    answer = answer .. pack('<I8I8', algorithm.count(limit), ceil(algorithm.reset(limit, now) / 1000))
-  end
-  return answer
-end
-
 local function decide(rule, now, usage_key, ban_key, replay_key, events_key, cost, keep, subject)
   local limits, tiers, memory = rule.limits, rule.tiers, rule.memory
   local peek = cost == '0'
   keep, cost = peek and 0 or tonumber(keep), max(tonumber(cost), 1)
-  local plain = rule.plain and keep == 0 and fast_path_check(rule.plain, usage_key, ban_key, cost, peek, now)
-  if plain then
-    return plain
-  end
 
   local replay = keep > 0 and replay_read(replay_key, now)
   if replay and replay[1] <= CHECK_WARN then
@@ -71,8 +53,7 @@ local function decide(rule, now, usage_key, ban_key, replay_key, events_key, cos
   end
 
   local verdict, flags, wait, ban, banned, level, total = evaluate(meter, tiers, known, memory, cost, peek, now)
-  local answer = (ban or keep > 0) and evaluate_answer(verdict, flags, wait, ban, limits, now)
-    or packed_answer(verdict, flags, wait, limits, now)
+  local answer = evaluate_answer(verdict, flags, wait, ban, limits, now)
   local changed = meter.changed and not peek
   if subject ~= '' and (banned or flags == CHECK_CROSSED) then
     rate_event_append(events_key, verdict, subject, now, tiers[level].above, total, ban, '')

@@ -1,6 +1,6 @@
 -- Counts hits of a key, even if they exceed its limit.
 --
--- @include ban check evaluate fast_path limits meter usage
+-- @include ban check evaluate limits meter rate_keys usage
 --
 -- keys[1] usage_key string: the key's counters.
 -- keys[2] ban_key string: the key's ban.
@@ -15,10 +15,8 @@
 -- Cost O(1): 8 µs; a sliding window O(122): up to 55 µs; 32 limit names 130 µs more.
 
 local function read_shared(_, argv, _, first, last)
-  fast_path_prefetch(first, last)
-  local limits = limits_read(argv[1])
-  limits[1].head = fast_path_head(limits[1])
-  return limits
+  rate_keys_prefetch(first, last)
+  return limits_read(argv[1])
 end
 
 -- Each item writes its own keys.
@@ -27,10 +25,6 @@ local function write() end
 local function decide(limits, now, usage_key, ban_key, cost)
   local peek = cost == '0'
   cost = max(tonumber(cost), 1)
-  local plain = fast_path_check(limits[1], usage_key, ban_key, cost, peek, now)
-  if plain then
-    return plain
-  end
   local readable, meter = pcall(meter_read, limits, usage_key, now)
   if not readable then
     error(USAGE_UNREADABLE, 0)

@@ -67,7 +67,7 @@ fn constants_become_their_values() {
 }
 
 /// Fragments that are part of every script, and the names that any file may use.
-const COMMON: [&str; 4] = ["batch", "clock", include::PRELUDE, "sharing"];
+const COMMON: [&str; 5] = ["batch", "clock", include::PRELUDE, "rows", "sharing"];
 
 /// Returns the words of a file's code: no comments, no strings, no fields (`task.state`).
 fn words(text: &str) -> BTreeSet<String> {

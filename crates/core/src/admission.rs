@@ -161,6 +161,13 @@ fn push_pool_keys(call: &mut Call) {
     crate::waiting::push_keys(call);
 }
 
+/// Appends the keys that the plain scripts share, in the order of `lua/lib/plain_pool.lua`.
+fn push_plain_keys(call: &mut Call) {
+    for part in [&b"settings"[..], b"token", b"leases", b"events", b"queued", b"queue"] {
+        call.key(&[part]);
+    }
+}
+
 /// A joined device and task. Usually short, so it needs no heap memory.
 pub(crate) type JoinedMember = SmallVec<[u8; 64]>;
 

@@ -51,7 +51,9 @@ pub use allowance::Allowance;
 pub use as_of::AsOf;
 pub use cost::Cost;
 pub use footprint::{ENTRY_BYTES, Footprint, Grows, PARTITION_BYTES, Takes, Taking};
-pub use properties::{Ends, Issues, Listing, Outcomes, Priority, Properties, Steps, Warms};
+pub use properties::{
+    Ends, Issues, Listing, Outcomes, PlainForm, Priority, Properties, Steps, Warms,
+};
 pub use undo::{Revocable, Revocation, Undo, UndoRule};
 pub use wire::{
     Arguments, Call, Item, Leads, OK, Reply, Sighting, push_key, script, unknown_status,

@@ -14,11 +14,12 @@
 use std::fmt;
 
 use super::{
-    Cost, Decision, Grows, Joined, Revocable, Takes, Taking, UndoRule,
+    Call, Cost, Decision, Grows, Joined, Revocable, Takes, Taking, UndoRule,
     acknowledgement::Acknowledgement,
     denial::{AffectsDenials, CacheRule, Effect, RefusalCaching},
     fallback::FallbackRule,
     rate::BanEntry,
+    script::Script,
     time::{Millis, Timestamp},
 };
 
@@ -85,6 +86,8 @@ pub struct Properties<D: Decision> {
     pub ban: Option<fn(&D, &D::Outcome) -> Option<BanEntry>>,
     /// Whether calls on one partition are merged while another one is being decided: [`Joined`].
     pub is_merged: bool,
+    /// The plain form of the verb on Redis.
+    pub plain: Option<PlainForm<D>>,
 }
 
 impl<D: Decision> Properties<D> {
@@ -115,6 +118,7 @@ impl<D: Decision> Properties<D> {
         fallback: None,
         ban: None,
         is_merged: false,
+        plain: None,
     };
 
     /// A call that frees capacity or extends a lease.
@@ -192,6 +196,23 @@ impl<D: Decision> Properties<D> {
         self.warm = D::warm;
         self
     }
+}
+
+/// The common case of a verb, in a Redis script that holds nothing else.
+///
+/// Redis creates all functions of a script in each call, so a script with every case of a rule costs
+/// its rarest ones each time. The plain script declines a decision that is not plain because of what is
+/// stored, and the engine sends that decision again in the verb's own script
+/// ([`Decision::SCRIPT`]). Until then nothing is written.
+#[derive(Debug)]
+pub struct PlainForm<D: Decision> {
+    /// The plain script for a decision; `None` if the decision has no plain form.
+    pub script: fn(&D) -> Option<&'static Script>,
+    /// Appends KEYS and ARGV of the plain script, as [`Decision::encode`] does for the verb's own.
+    /// [`Decision::parse`] reads the replies of both.
+    pub encode: fn(&D, &mut Call),
+    /// Upper bound on the Redis time of a decision in the plain script.
+    pub cost: fn(&D) -> Cost,
 }
 
 /// How a page of a listing is read: in atomic steps of a bounded number of entries, so that no step

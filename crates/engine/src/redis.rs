@@ -38,6 +38,7 @@
 pub mod address;
 mod cluster;
 mod connection;
+mod declined;
 mod evaluate;
 mod exchange;
 mod export;
@@ -69,6 +70,7 @@ mod topology;
 mod wake_ups;
 
 use std::{
+    collections::HashMap,
     fmt,
     pin::Pin,
     slice,
@@ -87,11 +89,12 @@ use super::{
     stages::{denial_cache::DenialCache, fallback::Fallback},
 };
 use crate::budget::CallerLimits;
+use declined::DeclinedPartitions;
 use evaluate::Scripts;
 pub use export::{Keyspace, unfinished_import};
 use in_flight::CallsInFlight;
 use index::{Index, SentRegistration};
-use job::{Job, JobAnswer, JobDelivery, Pending};
+use job::{ALONE, Job, JobAnswer, JobDelivery, Pending};
 pub use marker::{LossState, OnStoreLoss, StoreLoss, is_store_id};
 use node::Plan;
 pub use options::RedisOptions;
@@ -108,8 +111,8 @@ use tollgate_core::{
 };
 use topology::Topology;
 
-/// The batch number of a decision that is the only one of its call.
-const ALONE: u64 = 0;
+/// Maximum cost, in µs, of the decisions of a batch on one partition that share a plain script call.
+const PLAIN_MAX: u32 = Cost::CALL_MAX / 2;
 
 /// The Redis engine.
 pub struct Redis {
@@ -125,6 +128,8 @@ pub struct Redis {
     pub(super) denial_cache: Box<DenialCache>,
     /// The fallback while the store is unreachable.
     pub(super) fallback: Box<Fallback>,
+    /// The partitions that plain scripts have declined recently.
+    declined: DeclinedPartitions,
     /// The names that this server has seen recently.
     known_names: KnownNames,
     /// The prefix of every key.
@@ -190,6 +195,7 @@ impl Redis {
             hub,
             denial_cache: Box::new(DenialCache::new(Clock::system())),
             fallback: Box::new(Fallback::new(options.replicas)),
+            declined: DeclinedPartitions::new(),
             known_names: KnownNames::default(),
             key_prefix: options.key_prefix.clone(),
             options: Box::new(options.clone()),
@@ -257,12 +263,20 @@ impl Redis {
         quotas.check(0)?;
         let epoch = self.epoch();
         let sent = (ALONE, quotas.is_limited(0), namespace);
-        let pending = self.send_decision(decision, delivery, sent, deadline);
+        let plain = const { D::PROPERTIES.plain }
+            .filter(|_| !self.declined.contains(partition))
+            .and_then(|form| (form.script)(decision));
+        let pending = self.send_decision(decision, plain, delivery, sent, deadline);
         let registration = self
             .index
             .due(partition, (D::PROPERTIES.listing)(decision), epoch)
             .map(|registration| self.register::<D>(partition, registration, deadline));
-        let answer = pending.wait().await;
+        let mut answer = pending.wait().await;
+        if is_declined(&answer) {
+            self.declined.insert(partition);
+            let pending = self.send_decision(decision, None, delivery, sent, deadline);
+            answer = pending.wait().await;
+        }
         if let Some(registration) = registration {
             self.record_registrations([(partition, registration)], epoch).await;
         }
@@ -313,27 +327,34 @@ impl Redis {
         let in_bulk = Cost::are_bulk(deliveries.iter().map(|one| one.cost));
         // Sent in order, so that an earlier task of a batch is queued before a later one.
         let batch = self.shared.next_batch();
-        let mut pending = Vec::with_capacity(decisions.len());
-        for (index, (decision, delivery)) in decisions.iter().zip(deliveries).enumerate() {
+        let send = |index: usize, plain, batch| {
+            let (decision, delivery): (&D, JobDelivery) = (&decisions[index], deliveries[index]);
             let delivery = JobDelivery { cost: delivery.cost.apart(in_bulk), ..delivery };
-            pending.push(quotas.check(index).map(|()| {
-                let namespace = fair::line_of(decision.partition());
-                let sent = (batch, quotas.is_limited(index), namespace);
-                self.send_decision(decision, delivery, sent, deadline)
-            }));
-        }
+            let namespace = fair::line_of(decision.partition());
+            let sent = (batch, quotas.is_limited(index), namespace);
+            self.send_decision(decision, plain, delivery, sent, deadline)
+        };
+        let plain = self.plain_scripts(decisions);
+        let pending: Vec<_> = (0..decisions.len())
+            .map(|index| quotas.check(index).map(|()| send(index, plain[index], batch)))
+            .collect();
         let registrations: Vec<(&[u8], SentRegistration)> = unregistered
             .into_iter()
             .map(|(partition, registration)| {
                 (partition, self.register::<D>(partition, registration, deadline))
             })
             .collect();
-        let (mut outcomes, mut again) = (Vec::with_capacity(decisions.len()), false);
-        for (index, (pending, decision)) in pending.into_iter().zip(decisions).enumerate() {
-            let answer = match pending {
-                Ok(pending) => pending.wait().await.map_err(|why| evaluate::named(decision, why)),
+        let mut answers = Vec::with_capacity(decisions.len());
+        for pending in pending {
+            answers.push(match pending {
+                Ok(pending) => pending.wait().await,
                 Err(refused) => Err(refused),
-            };
+            });
+        }
+        self.decide_declined(decisions, &mut answers, send).await;
+        let (mut outcomes, mut again) = (Vec::with_capacity(decisions.len()), false);
+        for (index, (answer, decision)) in answers.into_iter().zip(decisions).enumerate() {
+            let answer = answer.map_err(|why| evaluate::named(decision, why));
             let outcome = answer.and_then(|answer| {
                 again |= answer.repeated;
                 settled(decision, answer)
@@ -350,18 +371,71 @@ impl Redis {
         Ok(outcomes)
     }
 
-    /// Sends a decision with the number of its batch or [`ALONE`], whether it is limited, and the
-    /// number of its namespace from [`fair::line_of`].
+    /// Decides the decisions of a batch that their plain script declined. `send(index, plain, batch)`
+    /// sends one of them.
+    async fn decide_declined<D: Decision>(
+        &self,
+        decisions: &[D],
+        answers: &mut [Result<JobAnswer, Error>],
+        send: impl Fn(usize, Option<&'static Script>, u64) -> Pending,
+    ) {
+        let declined: Vec<usize> =
+            (0..answers.len()).filter(|index| is_declined(&answers[*index])).collect();
+        if declined.is_empty() {
+            return;
+        }
+        let batch = self.shared.next_batch();
+        let again = |index: &usize| {
+            self.declined.insert(decisions[*index].partition());
+            send(*index, None, batch)
+        };
+        let pending: Vec<Pending> = declined.iter().map(again).collect();
+        for (index, pending) in declined.into_iter().zip(pending) {
+            answers[index] = pending.wait().await;
+        }
+    }
+
+    /// Returns the plain script of each decision of a batch; `None` for the verb's own script. Decisions on
+    /// one partition are executed in order. They are plain only if they fit into one script call, in which
+    /// a declined decision declines those that follow it.
+    fn plain_scripts<D: Decision>(&self, decisions: &[D]) -> Vec<Option<&'static Script>> {
+        let Some(form) = (const { D::PROPERTIES.plain }) else {
+            return vec![None; decisions.len()];
+        };
+        let scripts = decisions.iter().map(form.script);
+        let mut partitions = HashMap::new();
+        for (decision, script) in decisions.iter().zip(scripts) {
+            let (common, cost) = partitions.entry(decision.partition()).or_insert_with(|| {
+                (script.filter(|_| !self.declined.contains(decision.partition())), 0)
+            });
+            *cost += (form.cost)(decision).micros();
+            let is_common = common.map(|common| common.index) == script.map(|script| script.index);
+            *common = common.filter(|_| is_common && *cost <= PLAIN_MAX);
+        }
+        decisions.iter().map(|decision| partitions[decision.partition()].0).collect()
+    }
+
+    /// Sends a decision in its plain form or in its own script, with the number of its batch or [`ALONE`],
+    /// whether it is limited, and the number of its namespace from [`fair::line_of`].
     fn send_decision<D: Decision>(
         &self,
         decision: &D,
+        plain: Option<&'static Script>,
         delivery: JobDelivery,
         (batch, is_limited, namespace): (u64, bool, u64),
         deadline: Instant,
     ) -> Pending {
-        let call = Call::encode_led(decision, &self.key_prefix, &*self.topology, is_limited);
-        let arguments = call.finish();
-        let (mut job, pending) = self.job(D::SCRIPT, arguments, delivery, deadline);
+        let (prefix, mut delivery) = (&*self.key_prefix, delivery);
+        // The plain form knows no limit of a namespace.
+        let plain = plain.filter(|_| !is_limited);
+        let (script, call) = match (plain, const { D::PROPERTIES.plain }) {
+            (Some(script), Some(form)) => {
+                delivery.cost = (form.cost)(decision).apart(delivery.cost.is_bulk());
+                (script, Call::encode_for(decision, script, form.encode, prefix))
+            }
+            _ => (D::SCRIPT, Call::encode_led(decision, prefix, &*self.topology, is_limited)),
+        };
+        let (mut job, pending) = self.job(script, call.finish(), delivery, deadline);
         job.batch = batch;
         job.namespace = namespace;
         // One decision of several is never refused alone, because the others would be executed.
@@ -412,6 +486,11 @@ impl Redis {
         let wake_ups: Endless<'_> = Box::pin(wake_ups::listen(&self.topology, &self.hub));
         tokio::join!(topology, wake_ups);
     }
+}
+
+/// Whether a plain script declined the decision.
+fn is_declined(answer: &Result<JobAnswer, Error>) -> bool {
+    answer.as_ref().is_ok_and(|answer| answer.reply.is_declined())
 }
 
 /// Parses an outcome. After a second attempt, an outcome that leaves the result of the first open

@@ -261,7 +261,10 @@ impl History {
             if self.random.random_bool(0.5) {
                 call.rule = calls[0].rule.clone();
             }
-            calls.push(call);
+            // Equal checks of one batch become one item of a plain script.
+            let repeats =
+                if self.random.random_bool(0.2) { self.random.random_range(1..5) } else { 1 };
+            calls.extend(vec![call; repeats]);
         }
         let checked = self.twins.agree_all(&mut self.meters, &calls, context).await;
         for (call, checked) in calls.into_iter().zip(checked) {

@@ -13,12 +13,14 @@ pub use policy::FullPool;
 use super::{
     EventKind, JoinedMember, Lease, Pool, PoolUsage, Settings, Task, TaskState, member,
     pool::{NEVER, Oldest, device_and_task},
-    push_pool_keys,
+    push_plain_keys, push_pool_keys,
+    settings::AfterFailover,
     task::ends,
     unknown_status,
 };
 use crate::{
-    Allowance, Call, Cost, Decision, ENTRY_BYTES, Ends, Listing, Outcomes, Properties, Reply,
+    Allowance, Call, Cost, Decision, ENTRY_BYTES, Ends, Listing, Outcomes, PlainForm, Properties,
+    Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -106,6 +108,26 @@ impl AdmitTask {
             }
             _ => None,
         }
+    }
+
+    /// Returns the script of the plain form: for a named task, without a wait or failover holds.
+    fn plain_script(&self) -> Option<&'static Script> {
+        let is_plain = self.task.is_some()
+            && self.waiting.is_none()
+            && self.settings.after_failover == AfterFailover::Admit;
+        is_plain.then_some(&script::admission::ADMIT_PLAIN)
+    }
+
+    fn encode_plain(&self, call: &mut Call) {
+        push_plain_keys(call);
+        call.key(&[b"task:", &self.member()]);
+        self.settings.encode_shared(call);
+        // At most a day, so it fits.
+        let lease_ms = self.lease_duration.map_or(0, |duration| duration.0 as u32);
+        let seed = self.seed() as u32;
+        let lists = u8::from(self.is_cacheable());
+        let (lease_ms, seed) = (lease_ms.to_le_bytes(), seed.to_le_bytes());
+        call.bytes(&[&self.member(), &[0], &lease_ms, &seed, &[lists]]);
     }
 
     /// Returns a number that differs between devices, to spread their `retry_after`.
@@ -298,6 +320,11 @@ impl Decision for AdmitTask {
         ),
         is_unfinished: |outcome| AdmitTask::proceed(outcome) == Proceed::Again,
         fallback: Some(AdmitTask::FALLBACK),
+        plain: Some(PlainForm {
+            script: AdmitTask::plain_script,
+            encode: AdmitTask::encode_plain,
+            cost: |_| Cost::from_micros(12),
+        }),
         ..Properties::DEFAULT
     }
     .caches_refusals()

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 
 use super::{
-    EventKind, Outcome, Pool, PoolUsage, Settings, Task, TaskName, TaskState, push_pool_keys,
-    unknown_status,
+    EventKind, Outcome, Pool, PoolUsage, Settings, Task, TaskName, TaskState, push_plain_keys,
+    push_pool_keys, unknown_status,
 };
 use crate::{
-    Call, Cost, Decision, Grows, Outcomes, Properties, Reply, Warms,
+    Call, Cost, Decision, Grows, Outcomes, PlainForm, Properties, Reply, Warms,
     denial::{AffectsDenials, Effect},
     error::Error,
     fallback::FallbackRule,
@@ -74,6 +74,21 @@ pub enum CompleteVerdict {
 }
 
 impl CompleteTask {
+    fn encode_plain(&self, call: &mut Call) {
+        let member = self.name.member();
+        push_plain_keys(call);
+        call.key(&[b"task:", &member]);
+        self.settings.encode_shared(call);
+        let compares = u8::from(self.token.is_some());
+        let token = self.token.unwrap_or_default().to_le_bytes();
+        let outcome = match self.outcome {
+            Outcome::Succeeded => b'1',
+            Outcome::Failed => b'2',
+        };
+        let length = (self.result.len() as u32).to_le_bytes();
+        call.bytes(&[&member, &[0, compares], &token, &[outcome], &length, &self.result]);
+    }
+
     fn rule(&self, pool: &mut Pool, settings: &Settings, now: Timestamp) -> CompleteVerdict {
         let member = self.name.member();
         let Some((member, mut task)) = pool.lookup(&member, now) else {
@@ -143,6 +158,11 @@ impl Decision for CompleteTask {
             },
         ),
         fallback: Some(CompleteTask::FALLBACK),
+        plain: Some(PlainForm {
+            script: |_| Some(&script::admission::COMPLETE_PLAIN),
+            encode: CompleteTask::encode_plain,
+            cost: |complete| Cost::from_micros(12).with_bytes(complete.result.len()),
+        }),
         ..Properties::FREES_CAPACITY
     }
     .affects_denials()

@@ -9,11 +9,11 @@ pub use denial::RefusedKey;
 use evaluation::{Evaluated, Evaluation};
 
 use super::{
-    Answer, Ban, BanEntry, LimitUse, Meter, MeterName, NAMES_MAX, REPLAY, RateEvent, RateEventKind,
-    Rule, TEXT_BYTES_MAX, Verdict, ban_record::BanRecord, meter::LIMIT_BYTES,
+    Algorithm, Answer, Ban, BanEntry, LimitUse, Meter, MeterName, NAMES_MAX, REPLAY, RateEvent,
+    RateEventKind, Rule, TEXT_BYTES_MAX, Verdict, ban_record::BanRecord, meter::LIMIT_BYTES,
 };
 use crate::{
-    Call, Decision, ENTRY_BYTES, Outcomes, Properties, Reply,
+    Call, Decision, ENTRY_BYTES, Outcomes, PlainForm, Properties, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -166,6 +166,11 @@ impl Decision for CheckRate {
         ),
         fallback: Some(CheckRate::FALLBACK),
         ban: Some(CheckRate::entry),
+        plain: Some(PlainForm {
+            script: CheckRate::plain_script,
+            encode: CheckRate::encode_plain,
+            cost: |check| check.rule.plain_cost(),
+        }),
         ..Properties::DEFAULT
     }
     .caches_refusals()
@@ -224,6 +229,27 @@ impl Decision for CheckRate {
 }
 
 impl CheckRate {
+    /// Returns the script of the plain form, which has one limit, no tiers and no request id.
+    pub(super) fn plain_script(&self) -> Option<&'static Script> {
+        let [limit] = &self.rule.limits[..] else { return None };
+        if !self.rule.tiers.is_empty() || (self.request.is_some() && !self.is_peek()) {
+            return None;
+        }
+        match limit.algorithm {
+            Algorithm::FixedWindow | Algorithm::CalendarWindow => Some(&script::rate::CHECK_WINDOW),
+            Algorithm::SlidingWindow => Some(&script::rate::CHECK_SLIDING),
+            Algorithm::TokenBucket => limit.has_exact_debt().then_some(&script::rate::CHECK_BUCKET),
+        }
+    }
+
+    /// Appends KEYS and ARGV of the plain form.
+    pub(super) fn encode_plain(&self, call: &mut Call) {
+        self.name.push_key(call, b"usage");
+        self.name.push_key(call, b"ban");
+        call.bytes(&[&self.rule.packed[0]]);
+        call.bytes(&[&self.cost.to_le_bytes()]);
+    }
+
     /// Returns the ban that refused the call, so that further calls of a banned key restore a lost
     /// entry.
     pub(super) fn entry(&self, outcome: &CheckOutcome) -> Option<BanEntry> {

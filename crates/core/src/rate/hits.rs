@@ -12,7 +12,7 @@ use super::{
     rule::NO_CEILING,
 };
 use crate::{
-    AsOf, Call, Decision, Properties, Reply,
+    AsOf, Call, Decision, PlainForm, Properties, Reply,
     denial::RefusalCaching,
     error::Error,
     fallback::{FallbackRule, OnStoreFailure, divide},
@@ -150,6 +150,11 @@ impl Decision for CountHits {
             CountHits::for_one_of,
         )),
         ban: Some(|count, outcome| count.check.entry(outcome)),
+        plain: Some(PlainForm {
+            script: |count| count.check.plain_script(),
+            encode: |count, call| count.check.encode_plain(call),
+            cost: |count| count.check.rule.plain_cost(),
+        }),
         ..Properties::DEFAULT
     }
     .caches_refusals();

@@ -123,6 +123,12 @@ impl Rule {
         Cost::from_micros(15 + limits.sum::<u32>())
     }
 
+    /// Redis time of a check in the plain script.
+    pub(super) fn plain_cost(&self) -> Cost {
+        let is_sliding = self.limits.iter().any(|it| it.algorithm == Algorithm::SlidingWindow);
+        Cost::from_micros(if is_sliding { 60 } else { 8 })
+    }
+
     /// Packs limits and tiers in the form that `lua/lib/limits.lua` and `lua/lib/tiers.lua` read.
     pub(super) fn pack(&mut self) {
         let (mut limits, mut tiers) = (Vec::new(), Vec::new());
@@ -151,6 +157,11 @@ impl Limit {
     /// at most a sixtieth of the window.
     pub(super) fn bucket_width(&self) -> u64 {
         1 << (self.window.micros() / SUB_BUCKETS).max(1).ilog2()
+    }
+
+    /// Whether sums of two debts of this token bucket, in units of 1/`max` µs, are exact in a double.
+    pub(super) fn has_exact_debt(&self) -> bool {
+        self.max > 0 && u128::from(self.ceiling) * u128::from(self.window.micros()) <= 1 << 52
     }
 
     /// Returns the number that only this algorithm needs.

@@ -3,10 +3,10 @@
 use std::{fmt, io::Write};
 
 use super::key;
-use crate::{Decision, State, time::Millis};
+use crate::{Decision, State, script::Script, time::Millis};
 
 /// KEYS and ARGV of one decision, in one buffer: one allocation instead of one per argument.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Arguments {
     buffer: Vec<u8>,
     /// Where each part ends in the buffer. The first `keys` parts are KEYS, the rest ARGV.
@@ -48,7 +48,22 @@ pub struct Call<'a> {
 impl<'a> Call<'a> {
     /// Encodes a decision; its keys start with `prefix`.
     pub fn encode<D: Decision>(decision: &'a D, prefix: &'a str) -> Call<'a> {
-        Call::encoded(decision, prefix, None, false)
+        Call::encode_for(decision, D::SCRIPT, D::encode, prefix)
+    }
+
+    /// Encodes a decision for another script than the verb's own, with the function that appends KEYS
+    /// and ARGV of that script.
+    pub fn encode_for<D: Decision>(
+        decision: &'a D,
+        script: &'static Script,
+        encode: fn(&D, &mut Call),
+        prefix: &'a str,
+    ) -> Call<'a> {
+        let tag = D::State::tag(decision.partition());
+        let mut call = Call::new(prefix, D::State::CAPABILITY, tag);
+        encode(decision, &mut call);
+        call.check(script);
+        call
     }
 
     /// Encodes a decision that may send the primary that this server has seen. With `is_limited`
@@ -59,25 +74,21 @@ impl<'a> Call<'a> {
         leads: &'a dyn Leads,
         is_limited: bool,
     ) -> Call<'a> {
-        Call::encoded(decision, prefix, Some(leads), is_limited)
-    }
-
-    fn encoded<D: Decision>(
-        decision: &'a D,
-        prefix: &'a str,
-        leads: Option<&'a dyn Leads>,
-        is_limited: bool,
-    ) -> Call<'a> {
         let tag = D::State::tag(decision.partition());
         let mut call = Call::new(prefix, D::State::CAPABILITY, tag);
-        (call.leads, call.is_limited) = (leads, is_limited);
+        (call.leads, call.is_limited) = (Some(leads), is_limited);
         decision.encode(&mut call);
-        let Arguments { ends, keys, .. } = &call.arguments;
-        let times = if D::SCRIPT.repeated { keys / D::SCRIPT.keys } else { 1 };
-        debug_assert_eq!(*keys, times * D::SCRIPT.keys, "KEYS of {}", D::SCRIPT.name);
-        let argv = ends.len() - keys;
-        debug_assert_eq!(argv, times * D::SCRIPT.argv, "ARGV of {}", D::SCRIPT.name);
+        call.check(D::SCRIPT);
         call
+    }
+
+    /// Checks the numbers of KEYS and ARGV.
+    fn check(&self, script: &Script) {
+        let Arguments { ends, keys, .. } = &self.arguments;
+        let times = if script.repeated { keys / script.keys } else { 1 };
+        debug_assert_eq!(*keys, times * script.keys, "KEYS of {}", script.name);
+        let argv = ends.len() - keys;
+        debug_assert_eq!(argv, times * script.argv, "ARGV of {}", script.name);
     }
 
     /// Creates an empty call whose keys have this hash tag.

@@ -101,11 +101,24 @@ impl Reply {
         }
     }
 
+    /// Whether a plain script declined the decision: nothing was written.
+    pub fn is_declined(&self) -> bool {
+        matches!(self.items.as_slice(), [Item::Number(status), ..] if *status == PLAIN_DECLINED)
+    }
+
+    /// Returns the reply of a plain script that declines a decision.
+    pub fn declined(now: Timestamp) -> Reply {
+        Reply::new(vec![Item::Number(PLAIN_DECLINED)], now)
+    }
+
     /// Whether elements are left.
     pub fn has_more(&self) -> bool {
         self.items.len() > 0
     }
 }
+
+/// The status of a decision that a plain script declines; of the same name in `lua/lib/plain.lua`.
+const PLAIN_DECLINED: i64 = 255;
 
 /// The status of a reply that has only one; `OK` of `lua/lib/prelude.lua`.
 pub const OK: u64 = 0;

@@ -20,6 +20,9 @@ pub struct Script {
     /// How many leading KEYS and ARGV consecutive decisions can share; (0, 0) if the script does
     /// not share. The order is KEYS, ARGV.
     shared: (usize, usize),
+    /// The number of numbers in each reply of a plain script ([`PlainForm`](crate::PlainForm)); 0 for
+    /// any other script. `lua/lib/rows.lua` describes its KEYS, ARGV and reply.
+    pub plain: usize,
     /// Whether the script issues fencing tokens. Each call then has one more argument: how far
     /// tokens run ahead of the clock (`lua/lib/fencing.lua`).
     pub gives_tokens: bool,

@@ -10,9 +10,13 @@ use std::{collections::HashMap, mem, sync::Arc, time::Duration};
 
 use redis::{Cmd, RedisError, RedisResult, ServerErrorKind, Value};
 
-use super::{job::Job, marker::Marker, socket::RedisSocket};
+use super::{
+    job::{ALONE, Job},
+    marker::Marker,
+    socket::RedisSocket,
+};
 use tollgate_core::{
-    Decision, Item, Reply, State,
+    Arguments, Decision, Item, Reply, State,
     acknowledgement::Acknowledgement,
     error::Error,
     script::{self, Script},
@@ -61,6 +65,19 @@ pub(super) struct Run {
     /// Whether ASKING must precede the call: the slot is migrating to this node.
     pub(super) asking: bool,
     pub(super) jobs: Vec<Job>,
+}
+
+impl Run {
+    /// Whether the job must be in this script call: it is plain, and so is the last job, which is of the
+    /// same batch and on the same partition. The engine bounds how many these are.
+    pub(super) fn must_have(&self, job: &Job) -> bool {
+        job.script.plain > 0
+            && job.batch != ALONE
+            && self.jobs.last().is_some_and(|last| {
+                last.batch == job.batch
+                    && last.arguments.keys().next() == job.arguments.keys().next()
+            })
+    }
 }
 
 impl Scripts {
@@ -148,6 +165,9 @@ impl Scripts {
     /// ones only once.
     fn evalsha_of(&self, run: &Run) -> Cmd {
         let Run { script, jobs, .. } = run;
+        if script.plain > 0 {
+            return self.evalsha_of_plain(script, jobs);
+        }
         let size = jobs.iter().map(|job| job.arguments.size()).sum::<usize>();
         let parts = jobs.len() * (script.keys + script.argv + 1);
         let mut cmd = Cmd::with_capacity(parts + 3, size + 64);
@@ -179,6 +199,48 @@ impl Scripts {
             cmd.arg(row.len());
             push(&mut cmd, row[0].arguments.argv().take(shared_argv));
             push(&mut cmd, row.iter().flat_map(|job| job.arguments.argv().skip(shared_argv)));
+        }
+        cmd
+    }
+}
+
+impl Scripts {
+    /// Builds the EVALSHA of a plain script, as `lua/lib/rows.lua` describes it. Adjacent equal jobs are
+    /// one item.
+    fn evalsha_of_plain(&self, script: &Script, jobs: &[Job]) -> Cmd {
+        let (shared_keys, shared_argv) = script.shared().unwrap_or_default();
+        let items = jobs.chunk_by(|one, next| one.arguments == next.arguments);
+        let items: Vec<(&Arguments, u32)> =
+            items.map(|jobs| (&jobs[0].arguments, jobs.len() as u32)).collect();
+        let rows: Vec<&[(&Arguments, u32)]> = items
+            .chunk_by(|(one, _), (next, _)| {
+                let [one, next] = [one, next].map(|arguments| {
+                    let argv = arguments.argv().take(shared_argv);
+                    arguments.keys().take(shared_keys).chain(argv)
+                });
+                one.eq(next)
+            })
+            .collect();
+        let size = items.iter().map(|(arguments, _)| arguments.size() + 4).sum::<usize>();
+        let keys = rows.len() * shared_keys + items.len() * (script.keys - shared_keys);
+        let mut cmd = Cmd::with_capacity(keys + rows.len() * script.argv + 8, size + 64);
+        cmd.arg("EVALSHA").arg(&self.prepared[script.name].sha1).arg(keys);
+        for row in &rows {
+            push(&mut cmd, row[0].0.keys().take(shared_keys));
+        }
+        for column in shared_keys..script.keys {
+            push(&mut cmd, items.iter().filter_map(|(item, _)| item.keys().nth(column)));
+        }
+        let mut packed = Vec::new();
+        for row in &rows {
+            push(&mut cmd, row[0].0.argv().take(shared_argv));
+            packed.clear();
+            packed.extend((row.len() as u32).to_le_bytes());
+            for (item, times) in *row {
+                item.argv().skip(shared_argv).for_each(|bytes| packed.extend_from_slice(bytes));
+                packed.extend(times.to_le_bytes());
+            }
+            cmd.arg(&packed);
         }
         cmd
     }
@@ -237,7 +299,14 @@ pub(super) fn refused(code: &str, why: &str) -> Error {
 
 /// Splits the reply to a batch into the replies to its `count` items, in order. The time follows
 /// them. Counts the expired leases, whose number comes last if there are any.
-pub(super) fn replies(value: Value, count: usize) -> Result<Vec<Result<Reply, Error>>, Error> {
+pub(super) fn replies(
+    script: &Script,
+    value: Value,
+    count: usize,
+) -> Result<Vec<Result<Reply, Error>>, Error> {
+    if script.plain > 0 {
+        return plain_replies(script.plain, value, count);
+    }
     // The error does not quote the reply, which can be long, because each call of the batch gets
     // the error.
     let unexpected =
@@ -255,6 +324,40 @@ pub(super) fn replies(value: Value, count: usize) -> Result<Vec<Result<Reply, Er
         }
         last => Err(unexpected(batch.len() + usize::from(last.is_some()))),
     }
+}
+
+/// Splits the reply of a plain script (`lua/lib/rows.lua`) into replies of `size` numbers. Decisions
+/// without a reply were declined, unless a write failed that may have changed them.
+fn plain_replies(
+    size: usize,
+    value: Value,
+    count: usize,
+) -> Result<Vec<Result<Reply, Error>>, Error> {
+    let unexpected = || Error::Corrupt("a plain script replied with another type".to_owned());
+    let Value::Array(parts) = value else { return Err(unexpected()) };
+    let mut parts = parts.into_iter();
+    let (Some(Value::BulkString(bytes)), Some(Value::Int(now))) = (parts.next(), parts.next())
+    else {
+        return Err(unexpected());
+    };
+    let now = Timestamp(now.unsigned_abs());
+    let (numbers, rest) = bytes.as_chunks();
+    let numbers = numbers.iter().map(|number| Item::Number(i64::from_le_bytes(*number)));
+    let numbers: Vec<Item> = numbers.collect();
+    if !rest.is_empty() || numbers.len() % size != 0 || numbers.len() > count * size {
+        let got = bytes.len();
+        return Err(Error::Corrupt(format!("expected {count} plain replies, got {got} bytes")));
+    }
+    let mut replies: Vec<Result<Reply, Error>> =
+        numbers.chunks(size).map(|reply| Ok(Reply::new(reply.to_vec(), now))).collect();
+    if let (Some(Value::Int(changed)), Some(Value::BulkString(why))) = (parts.next(), parts.next())
+    {
+        let why = failed(&String::from_utf8_lossy(&why));
+        let changed = usize::try_from(changed).map_err(|_| unexpected())?;
+        replies.extend((replies.len()..count).take(changed).map(|_| Err(why.clone())));
+    }
+    replies.extend((replies.len()..count).map(|_| Ok(Reply::declined(now))));
+    Ok(replies)
 }
 
 /// Parses the reply to one item: an array, or numbers packed into a string. `{-1, message}` is an

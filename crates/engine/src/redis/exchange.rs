@@ -136,7 +136,7 @@ impl Pipeline {
                 let most = if is_alone { 1 } else { self.shared.batch_max };
                 let is_like = run.jobs.first().is_some_and(|first| kind(first) == kind(&job));
                 let is_short = size <= SIZE_MAX && cost <= Cost::CALL_MAX;
-                is_like && run.jobs.len() < most && is_short
+                is_like && (run.jobs.len() < most && is_short || run.must_have(&job))
             };
             match runs.last_mut().filter(fits) {
                 Some(run) => run.jobs.push(job),
@@ -153,7 +153,7 @@ impl Pipeline {
     /// answered.
     fn hand_out(&self, run: Run, result: RedisResult<Value>, open: &mut OpenJobs) -> bool {
         let replies = match result {
-            Ok(value) => evaluate::replies(value, run.jobs.len()),
+            Ok(value) => evaluate::replies(run.script, value, run.jobs.len()),
             Err(error) => match Redirect::from_error(&error) {
                 Some(redirect) => {
                     run.jobs.into_iter().for_each(|job| self.redirect(job, &redirect));

@@ -3,7 +3,7 @@
 use redis::{Value, parse_redis_value};
 
 use super::{evaluate, map};
-use tollgate_core::Reply;
+use tollgate_core::{Reply, script};
 
 /// Parses bytes as a value of the Redis protocol, a map of slots, and the replies of a batch.
 /// Returns the replies.
@@ -20,6 +20,7 @@ pub(in super::super) fn replies(input: &[u8]) -> Option<Vec<Reply>> {
         Value::Array(batch) => batch.len().saturating_sub(1),
         _ => 1,
     };
-    let replies = evaluate::replies(value, count).ok()?;
+    drop(evaluate::replies(&script::rate::CHECK_WINDOW, value.clone(), count));
+    let replies = evaluate::replies(&script::rate::CHECK, value, count).ok()?;
     Some(replies.into_iter().filter_map(Result::ok).collect())
 }

@@ -33,6 +33,9 @@ pub(super) const BACKGROUND: JobDelivery = JobDelivery {
 /// How registrations in the index and revocations are sent: several in one script call.
 pub(super) const LISTING: JobDelivery = JobDelivery { priority: Priority::Call, ..BACKGROUND };
 
+/// The batch number of a decision that is the only one of its call.
+pub(super) const ALONE: u64 = 0;
+
 /// Minimum queue length at which the wait per job is measured.
 const FEW: u32 = 64;
 

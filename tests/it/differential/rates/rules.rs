@@ -17,14 +17,15 @@ const CALM: [Algorithm; 3] =
     [Algorithm::SlidingWindow, Algorithm::TokenBucket, Algorithm::FixedWindow];
 
 /// Returns a random rule. Limits have few names, so that rules meet usage of other rules. Calm
-/// rules have one algorithm for each name, so that usage lasts.
+/// rules have one algorithm for each name, so that usage lasts. Every third rule has a plain form.
 pub fn rule(random: &mut ChaCha8Rng, calm: bool) -> Rule {
+    let plain = random.random_bool(0.33);
     loop {
-        let count = random.random_range(1..4);
+        let count = if plain { 1 } else { random.random_range(1..4) };
         let names = ["a", "b", "c"];
         let limits: Vec<LimitSpec> =
             (0..count).map(|i| limit(random, names[i], calm.then_some(i))).collect();
-        let levels = random.random_range(0..4);
+        let levels = if plain { 0 } else { random.random_range(0..4) };
         let tiers = (0..levels).map(|_| tier(random)).collect();
         let utc_offset = random.random_range(-840..840);
         let ban_memory = Some(Millis(random.random_range(1..100_000)));

@@ -24,6 +24,8 @@ pub(crate) struct Built {
     pub(crate) repeated: bool,
     /// The number of leading KEYS and ARGV that a run of items shares; (0, 0) without sharing.
     pub(crate) shared: (usize, usize),
+    /// The number of numbers in each reply of a plain script; 0 for any other.
+    pub(crate) plain: usize,
     /// Whether the script issues fencing tokens.
     pub(crate) gives_tokens: bool,
     /// Whether the script compares the marker of the store.
@@ -36,6 +38,8 @@ pub(crate) struct Built {
 pub(crate) const PRELUDE: &str = "prelude";
 /// The start of a header line that names fragments.
 const INCLUDE: &str = "@include ";
+/// The start of the header line of a plain script, before the number of numbers in a reply.
+const PLAIN: &str = "Plain ";
 /// The fragment of the scripts that issue fencing tokens.
 const TOKENS: &str = "fencing";
 /// The fragment of the scripts that compare the marker of the store.
@@ -52,6 +56,7 @@ fn script(files: &Files, name: &str) -> Result<Built, String> {
     let header = header(&files[name]);
     let (keys, argv) = (count(name, &header, "keys")?, count(name, &header, "argv")?);
     let shared = shared(name, &header)?;
+    let plain = plain(name, &header)?;
     if shared.is_some_and(|(shared_keys, shared_argv)| shared_keys > keys || shared_argv > argv) {
         return Err(format!("lua/{name}.lua: shares more keys or arguments than it has"));
     }
@@ -59,7 +64,11 @@ fn script(files: &Files, name: &str) -> Result<Built, String> {
     if repeated && shared.is_some() {
         return Err(format!("lua/{name}.lua: an item that repeats its keys shares none"));
     }
-    let driver = if shared.is_some() { "lib/sharing" } else { "lib/batch" };
+    let driver = match shared {
+        Some(_) if plain > 0 => "lib/rows",
+        Some(_) => "lib/sharing",
+        None => "lib/batch",
+    };
     let mut order = Vec::new();
     for root in [&format!("lib/{PRELUDE}"), name] {
         visit(files, root, &mut Vec::new(), &mut order)?;
@@ -72,14 +81,14 @@ fn script(files: &Files, name: &str) -> Result<Built, String> {
     let sizes = if repeated {
         "local KEYS_PER_ITEM, ARGV_PER_ITEM = #KEYS, #ARGV\n".to_owned()
     } else {
-        sizes(keys, argv, shared)
+        sizes(keys, argv, shared, plain > 0)
     };
     parts.insert(of_rule, &sizes);
     let text = constants::replace(&parts.join("\n"))
         .map_err(|error| format!("lua/{name}.lua and its fragments: {error}"))?;
     let shared = shared.unwrap_or_default();
     let name = name.to_owned();
-    Ok(Built { name, keys, argv, repeated, shared, gives_tokens, checks_store, text })
+    Ok(Built { name, keys, argv, repeated, shared, plain, gives_tokens, checks_store, text })
 }
 
 /// Appends the files that a file includes, and then the file, unless `order` has them. `path` leads
@@ -154,12 +163,28 @@ fn shared(name: &str, header: &[&str]) -> Result<Option<(usize, usize)>, String>
     }
 }
 
+/// Returns the number of `Plain n`; 0 without that line.
+fn plain(name: &str, header: &[&str]) -> Result<usize, String> {
+    match header.iter().find_map(|line| line.strip_prefix(PLAIN)) {
+        None => Ok(0),
+        Some(number) => match number.parse() {
+            Ok(number @ 1..) => Ok(number),
+            _ => Err(format!("lua/{name}.lua: expected `Plain` and a number: {number:?}")),
+        },
+    }
+}
+
 /// Returns the sizes of an item as Lua constants, for the loop that decides the items.
-fn sizes(keys: usize, argv: usize, shared: Option<(usize, usize)>) -> String {
+fn sizes(keys: usize, argv: usize, shared: Option<(usize, usize)>, is_plain: bool) -> String {
     let Some((shared_keys, shared_argv)) = shared else {
         return format!("local KEYS_PER_ITEM, ARGV_PER_ITEM = {keys}, {argv}\n");
     };
     let (keys, argv) = (keys - shared_keys, argv - shared_argv);
+    if is_plain {
+        return format!(
+            "local SHARED_KEYS, SHARED_ARGV, ITEM_KEYS = {shared_keys}, {shared_argv}, {keys}\n"
+        );
+    }
     let parts = (1..=keys).map(|i| format!("KEYS[key + {i}]"));
     let parts: Vec<_> = parts.chain((1..=argv).map(|i| format!("ARGV[argument + {i}]"))).collect();
     format!(

@@ -72,7 +72,7 @@ impl Scripts {
         }
         let value = reply?;
         let read = || {
-            let mut replies = replies(value, 1)?;
+            let mut replies = replies(&script::index::PROBE, value, 1)?;
             let none = || Err(Error::Corrupt("a probe without a reply".to_owned()));
             let mut reply = replies.pop().unwrap_or_else(none)?;
             let status = reply.number()?;

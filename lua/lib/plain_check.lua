@@ -1,0 +1,48 @@
+-- Plain checks: one limit, no tiers, no request id, and a key without a ban or other usage.
+--
+-- @include plain
+--
+-- Returns the packed reply to a check; wait and reset are in µs.
+local function plain_check_reply(verdict, wait, count, reset)
+  return pack('<I8I8I8I8I8', verdict, 0, ceil(wait / 1000), count, ceil(reset / 1000))
+end
+
+-- Sets a usage with a TTL in ms. Returns false, and writes nothing, if the key exists although its
+-- text is absent: MGET reports a value of another type as absent.
+local function plain_check_set(key, text, value, ttl)
+  if text then
+    return call('SET', key, value, 'PX', ttl)
+  end
+  return call('SET', key, value, 'PX', ttl, 'NX')
+end
+
+-- Returns whether an absent text means that the key does not exist.
+local function plain_check_is_absent(key, text)
+  return text or call('EXISTS', key) == 0
+end
+
+local plain_check_last, plain_check_is_plain
+
+-- Decides the items of a row, whose usages follow KEYS[first] and whose bans follow KEYS[bans].
+-- `check(key, text, cost, times)` returns false before it has written anything if the item is not
+-- plain. Otherwise it writes, and then appends the replies.
+local function plain_check_row(first, bans, number, items, check)
+  local at = 5
+  local texts = call('MGET', unpack(KEYS, first + 1, first + number))
+  local has_bans = call('EXISTS', unpack(KEYS, bans + 1, bans + number)) > 0
+  for i = 1, number do
+    local key, text, cost, times = KEYS[first + i], texts[i], nil, nil
+    cost, times, at = scan('<I4I4', items, at)
+    if key == plain_check_last then
+      text = call('GET', key) -- an earlier item may have changed it
+    else
+      plain_check_last = key
+      plain_check_is_plain = not has_bans or call('EXISTS', KEYS[bans + i]) == 0
+    end
+    -- Checks of one key are decided in order: after one that is not plain, none is.
+    plain_check_is_plain = plain_check_is_plain and check(key, text, cost, times)
+    if not plain_check_is_plain then
+      plain_reply(plain_check_reply(PLAIN_DECLINED, 0, 0, 0), times)
+    end
+  end
+end
