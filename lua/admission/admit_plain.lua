@@ -1,7 +1,7 @@
 -- Grants leases to new tasks: the plain form of admission/admit.lua, for tasks without a record, in a
 -- pool without queued tasks, waiters, failover holds, and listed leases that have ended.
 --
--- @include digits plain plain_grant plain_pool spread
+-- @include digits fencing plain plain_grant pool_event spread task
 --
 -- keys[1] settings string: run-time settings.
 -- keys[2] token string: token record (lib/token.lua).
@@ -28,7 +28,7 @@
 -- Writes task, TTL: its slot end and retention; token, TTL: the pool's last slot end and retention;
 --        leases, TTL: the same and 24 h; events, TTL: 24 h.
 -- Cost O(log leases): 12 µs.
-local FULL = 2
+local GRANTED, FULL, NUMBERS = 0, 2, '<I8I8I8I8I8I8'
 local ITEM = '<sI4I4BI4' -- a request, and the number of equal ones
 
 -- Appends the reply of a full pool.
@@ -38,24 +38,26 @@ local function refuse(pool, seed)
     pool.wait = tonumber(last) - now
   end
   local retry = spread(pool.wait, seed, now)
-  plain_reply(pack(PLAIN_GRANT_NUMBERS, FULL, pool.capacity, pool.in_use, retry, 0, pool.wait), 1)
+  plain_reply(pack(NUMBERS, FULL, pool.capacity, pool.in_use, retry, 0, pool.wait), 1)
 end
 
 -- Returns the pool, and whether some of the tasks have a record; nil if the pool is not plain.
 local function open(at, first, number, argument)
-  local pool, texts = plain_pool_open(at, first, number, argument)
-  local token, horizon = match(pool and texts[2] or '', '^(%d+) (%d+)$')
-  if not token or pool.paused == 1 or pool.capacity == 0 or call('ZCARD', pool.leases) > pool.in_use then
-    return nil
-  end
-  pool.last_token, pool.horizon = tonumber(token), tonumber(horizon)
-  if max(pool.last_token, pool.horizon) > TIME_MAX then
+  local pool = plain_grant_open(at, first, number, argument)
+  if not pool or pool.paused == 1 or pool.capacity == 0 or call('ZCARD', pool.leases) > pool.in_use then
     return nil
   end
   pool.middle = ' 0 0 ' .. digits(pool.capacity) .. ' ' .. digits(now) .. ' '
-  pool.granted = {}
-  plain_grant_flush(pool)
   return pool, call('EXISTS', unpack(KEYS, first + 1, first + number)) > 0
+end
+
+-- Grants a task the next lease of the pool.
+local function grant(pool, task_key, member, lease_ms)
+  local token = fencing_next_token(pool.last_token, now)
+  pool.in_use = pool.in_use + 1
+  local event = POOL_EVENT_ADMITTED .. ' ' .. format(DIGITS_FORM, token) .. pool.middle
+  local reply = pack('<I8I8I8', GRANTED, pool.capacity, pool.in_use)
+  plain_grant_add(pool, task_key, member, TASK_LEASED, token, now, lease_ms, event, reply)
 end
 
 local function decide(at, first, _, argument, number, items)
@@ -76,11 +78,11 @@ local function decide(at, first, _, argument, number, items)
         refuse(pool, seed)
       else
         granted[task_key] = true
-        plain_grant_add(pool, task_key, member, lease_ms)
+        grant(pool, task_key, member, lease_ms)
       end
     end
     if not pool then
-      plain_reply(pack(PLAIN_GRANT_NUMBERS, PLAIN_DECLINED, 0, 0, 0, 0, 0), times)
+      plain_reply(pack(NUMBERS, PLAIN_DECLINED, 0, 0, 0, 0, 0), times)
     end
   end
   if pool then

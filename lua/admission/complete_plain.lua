@@ -30,22 +30,6 @@
 local COMPLETED, NUMBERS = 0, '<I8I8I8'
 local ITEM = '<sBI8c1I4c0I4' -- a report, and the number of equal ones
 
--- Returns the record of a running task as it is stored after its result; nil if it has none, or if the
--- token is not its lease's.
-local function completed(record, compares, token, forget)
-  if not record or #record ~= TASK_HEAD_BYTES then
-    return nil
-  end
-  local state, held, grant, expire, slot_end, kept = scan(TASK_FORM, record)
-  local is_leased = state == TASK_LEASED or state == TASK_DISCLOSED
-  if not is_leased or min(expire, kept) <= now or max(held, grant, expire, slot_end, kept) > TIME_MAX then
-    return nil
-  elseif compares == 1 and token ~= held then
-    return nil
-  end
-  return pack(TASK_FORM, TASK_DONE, held, grant, expire, slot_end, forget), held
-end
-
 -- Reads the reports up to the first that is not plain. Returns the number of plain ones.
 local function read_reports(pool, texts, first, number, items)
   local from, forget, done, plain = 5, now + pool.retention, {}, 0
@@ -55,12 +39,12 @@ local function read_reports(pool, texts, first, number, items)
     member, compares, token, outcome, result, times, from = scan(ITEM, items, from)
     pool.times[i] = times
     if plain == i - 1 and times == 1 and not done[task_key] then
-      local record, held = completed(texts[i + 2], compares, token, forget)
-      if record then
+      local held, grant, expire, slot_end, lease = plain_pool_lease(texts[i + 2], member, compares, token)
+      if held then
         plain, done[task_key] = i, true
         pool.news[i] = POOL_EVENT_COMPLETED .. ' ' .. format(DIGITS_FORM, held) .. ' 0 ' .. outcome .. suffix .. member
-        pool.ended[i] = member .. '\31' .. sub(record, 2, 25) .. '\0\0\0\0'
-        pool.keys[i], pool.records[i] = task_key, record .. outcome .. result
+        pool.keys[i], pool.ended[i] = task_key, lease
+        pool.records[i] = pack(TASK_FORM, TASK_DONE, held, grant, expire, slot_end, forget) .. outcome .. result
       end
     end
   end

@@ -46,7 +46,8 @@ local function decide(keys, argv, now)
   if left > 0 then
     return { OK, 1, 0, 0 }
   end
-  local most = math.max(math.ceil(allowance / ALLOWANCE_TASK), 0)
+  -- 0 comes first: after it, the -0 of a small negative allowance is no integer to Redis.
+  local most = math.max(0, math.ceil(allowance / ALLOWANCE_TASK))
   for _, member in ipairs(call('ZRANGEBYSCORE', pool.due, '-inf', format('%.0f', now), 'LIMIT', 0, most)) do
     sweep_task(pool, member, now)
   end

@@ -1,11 +1,8 @@
 -- Plain checks: one limit, no tiers, no request id, and a key without a ban or other usage.
 --
 -- @include plain
---
--- Returns the packed reply to a check; wait and reset are in µs.
-local function plain_check_reply(verdict, wait, count, reset)
-  return pack('<I8I8I8I8I8', verdict, 0, ceil(wait / 1000), count, ceil(reset / 1000))
-end
+-- verdict, flags, retry_after ms, count, reset_after ms
+local PLAIN_CHECK_REPLY = '<I8I8I8I8I8'
 
 -- Sets a usage with a TTL in ms. Returns false, and writes nothing, if the key exists although its
 -- text is absent: MGET reports a value of another type as absent.
@@ -42,7 +39,7 @@ local function plain_check_row(first, bans, number, items, check)
     -- Checks of one key are decided in order: after one that is not plain, none is.
     plain_check_is_plain = plain_check_is_plain and check(key, text, cost, times)
     if not plain_check_is_plain then
-      plain_reply(plain_check_reply(PLAIN_DECLINED, 0, 0, 0), times)
+      plain_reply(pack(PLAIN_CHECK_REPLY, PLAIN_DECLINED, 0, 0, 0, 0), times)
     end
   end
 end

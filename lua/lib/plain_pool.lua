@@ -1,6 +1,6 @@
 -- A pool as the plain scripts read and write it.
 --
--- @include failure leases plain settings
+-- @include failure leases plain settings task
 --
 -- shared keys  settings, token, leases, events, queued, queue
 -- shared argv  capacity, lease_ms, grace_ms, paused, max_attempts (defaults), retention_ms, history
@@ -35,4 +35,21 @@ local function plain_pool_write(pool, number, write)
     plain_failed, plain_message = number, failure(raised)[2]
     error(plain_message, 0)
   end
+end
+
+-- Decodes the record of a running lease whose task was not queued: token, grant, expire, slot end, and
+-- the member of the lease; nil for any other record, or if the token is not the lease's. With `compares`
+-- 0 any token is.
+local function plain_pool_lease(record, member, compares, token)
+  if not record or #record ~= TASK_HEAD_BYTES then
+    return nil
+  end
+  local state, held, grant, expire, slot_end, forget = scan(TASK_FORM, record)
+  local is_leased = state == TASK_LEASED or state == TASK_DISCLOSED
+  if not is_leased or min(expire, forget) <= now or max(held, grant, expire, slot_end, forget) > TIME_MAX then
+    return nil
+  elseif compares == 1 and token ~= held then
+    return nil
+  end
+  return held, grant, expire, slot_end, member .. '\31' .. sub(record, 2, 25) .. '\0\0\0\0'
 end

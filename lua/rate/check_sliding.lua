@@ -60,14 +60,14 @@ local function check(key, text, cost, times)
       return false
     end
   end
-  local reset = sliding_window.reset(limit, now)
-  for _ = 1, passed do
+  local reset_ms = ceil(sliding_window.reset(limit, now) / 1000)
+  for i = #plain_replies + 1, #plain_replies + passed do
     count = count + adds
-    plain_reply(plain_check_reply(CHECK_ALLOW, 0, count, reset), 1)
+    plain_replies[i] = pack(PLAIN_CHECK_REPLY, CHECK_ALLOW, 0, 0, count, reset_ms)
   end
   if passed < times then
     local wait = max(cost, 1) > ceiling and limit.window or sliding_window.wait(limit, max(cost, 1), now)
-    plain_reply(plain_check_reply(CHECK_THROTTLE, wait, count, reset), times - passed)
+    plain_reply(pack(PLAIN_CHECK_REPLY, CHECK_THROTTLE, 0, ceil(wait / 1000), count, reset_ms), times - passed)
   end
   return true
 end

@@ -19,7 +19,7 @@ fn the_program_has_the_scripts_of_the_folder() {
         let row = (script.argv, script.gives_tokens, script.checks_store);
         assert_eq!(row, (built.argv, built.gives_tokens, built.checks_store));
         assert_eq!(script.shared().unwrap_or_default(), built.shared);
-        assert_eq!(script.repeated, built.repeated);
+        assert_eq!((script.repeated, script.plain), (built.repeated, built.plain));
         assert!(script.text(None).ends_with(&built.text), "{}", script.name);
     }
 }

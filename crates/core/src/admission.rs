@@ -168,6 +168,11 @@ fn push_plain_keys(call: &mut Call) {
     }
 }
 
+/// Packs the duration of a lease, at most a day, as the plain scripts read it; 0 for the pool's.
+fn packed_duration(duration: Option<Millis>) -> [u8; 4] {
+    duration.map_or(0, |duration| duration.0 as u32).to_le_bytes()
+}
+
 /// A joined device and task. Usually short, so it needs no heap memory.
 pub(crate) type JoinedMember = SmallVec<[u8; 64]>;
 

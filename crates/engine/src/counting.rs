@@ -1,8 +1,14 @@
 //! Counts the decisions of callers by their outcome.
 
 use super::{Answered, AnsweredBy, Batch};
-use tollgate_core::{Decision, Priority, error::Error, script::Script};
-use tollgate_telemetry::metrics::{self, Cells, OUTCOMES_MAX, StoreFailure};
+use tollgate_core::{
+    Decision, Priority,
+    error::Error,
+    script::{self, Script},
+};
+use tollgate_telemetry::metrics::{self, Cells, OUTCOMES_MAX, SCRIPTS_MAX, StoreFailure};
+
+const _: () = assert!(script::ALL.len() <= SCRIPTS_MAX, "too many scripts for the counters");
 
 /// A verb whose outcomes are counted.
 #[derive(Debug, Clone, Copy)]

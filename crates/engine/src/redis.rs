@@ -71,7 +71,7 @@ mod wake_ups;
 
 use std::{
     collections::HashMap,
-    fmt,
+    fmt, mem,
     pin::Pin,
     slice,
     sync::{
@@ -275,7 +275,7 @@ impl Redis {
         if is_declined(&answer) {
             self.declined.insert(partition);
             let pending = self.send_decision(decision, None, delivery, sent, deadline);
-            answer = pending.wait().await;
+            answer = after_decline(answer, pending.wait().await);
         }
         if let Some(registration) = registration {
             self.record_registrations([(partition, registration)], epoch).await;
@@ -391,7 +391,9 @@ impl Redis {
         };
         let pending: Vec<Pending> = declined.iter().map(again).collect();
         for (index, pending) in declined.into_iter().zip(pending) {
-            answers[index] = pending.wait().await;
+            let answer = pending.wait().await;
+            answers[index] =
+                after_decline(mem::replace(&mut answers[index], Err(Error::Ending)), answer);
         }
     }
 
@@ -491,6 +493,16 @@ impl Redis {
 /// Whether a plain script declined the decision.
 fn is_declined(answer: &Result<JobAnswer, Error>) -> bool {
     answer.as_ref().is_ok_and(|answer| answer.reply.is_declined())
+}
+
+/// Returns the answer of the verb's own script after a plain script has declined. An earlier attempt of
+/// the plain script may have been executed.
+fn after_decline(
+    declined: Result<JobAnswer, Error>,
+    answer: Result<JobAnswer, Error>,
+) -> Result<JobAnswer, Error> {
+    let was_repeated = declined.is_ok_and(|declined| declined.repeated);
+    answer.map(|answer| JobAnswer { repeated: answer.repeated || was_repeated, ..answer })
 }
 
 /// Parses an outcome. After a second attempt, an outcome that leaves the result of the first open

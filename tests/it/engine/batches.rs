@@ -55,14 +55,19 @@ async fn a_batch_of_a_hundred_takes_four_script_calls() {
     }
     // Loads the scripts, and registers the pool in the index.
     admit_all(&mut client, admits("p", 200)).await;
-    client.complete_tasks(completes("p", 1)).await.unwrap();
+    for _ in 0..2 {
+        // The plain script declines the repeat, which loads the other one.
+        client.complete_tasks(completes("p", 1)).await.unwrap();
+    }
     reset(&redis).await;
     for _ in 0..5 {
         assert_eq!(admitted(&admit_all(&mut client, admits("p", 101)).await), 100);
     }
-    // 101 requests, of which each script call holds at most 32.
+    // 101 requests, of which each script call holds at most 32. The plain script may have declined
+    // all of them before, in one more call.
     let counted = calls(&redis).await;
-    assert_eq!(counted.get("evalsha"), Some(&20), "{counted:?}");
+    let scripts = counted.get("evalsha").copied().unwrap_or_default();
+    assert!((20..=25).contains(&scripts), "{counted:?}");
     reset(&redis).await;
     let answers = client.complete_tasks(patient(completes("p", 1000))).await.unwrap();
     let answers = completions(answers.into_inner());
@@ -100,8 +105,10 @@ async fn requests_that_the_denial_cache_answers_are_not_sent() {
         assert_eq!(answer.usage.unwrap().cached, !is_other, "{number}");
         assert_eq!(answer.replayed, is_other, "{number}");
     }
+    // The plain script may decline the repeat.
     let counted = calls(&redis).await;
-    assert_eq!(counted.get("evalsha"), Some(&1), "{counted:?}");
+    let scripts = counted.get("evalsha").copied().unwrap_or_default();
+    assert!((1..=2).contains(&scripts), "{counted:?}");
     // A result of a batch invalidates the cached refusal.
     let done = pb::CompleteTasksRequest { requests: vec![complete("full", "holder", "t")] };
     client.complete_tasks(done).await.unwrap();

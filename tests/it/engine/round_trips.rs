@@ -68,23 +68,26 @@ async fn a_decision_is_one_evalsha_and_nothing_else() {
     let server = Server::start(&["--engine", &redis.url(), "--config", config.path()]).await;
     let mut client = server.client().await;
     // Loads the scripts, opens the connections, and registers the pool in the index.
-    let warm = async |client: &mut crate::support::world::Client, pool: &str| {
+    let warm = async |client: &mut crate::support::world::Client, pool: &str, device: &str| {
         client.configure_pool(capacity(pool, 60)).await?;
-        client.admit_task(admit(pool, "d", "t")).await?;
-        client.renew_task(renew(pool, "d", "t")).await?;
-        client.complete_task(complete(pool, "d", "t")).await?;
-        client.evict_task(evict(pool, "d", "t")).await?;
+        client.admit_task(admit(pool, device, "t")).await?;
+        client.renew_task(renew(pool, device, "t")).await?;
+        client.complete_task(complete(pool, device, "t")).await?;
+        client.evict_task(evict(pool, device, "t")).await?;
         client.get_pool(pb::GetPoolRequest { pool: pool.into() }).await?;
         client.list_leases(leases(pool)).await.map(drop)
     };
-    while warm(&mut client, "p").await.is_err() {
+    while warm(&mut client, "p", "d").await.is_err() {
         sleep(Duration::from_millis(20)).await;
     }
+    // The plain scripts decline a new pool, which then uses the other ones for 100 ms.
+    sleep(Duration::from_millis(300)).await;
+    warm(&mut client, "p", "e").await.unwrap();
     client.configure_pool(capacity("full", 1)).await.unwrap();
     client.admit_task(admit("full", "holder", "t")).await.unwrap();
     reset(&redis).await;
 
-    let mut expected = 0;
+    let (mut expected, mut repeats) = (0, 0);
     for round in 0..50 {
         let device = format!("d{round}");
         client.admit_task(admit("p", &device, "t")).await.unwrap();
@@ -96,9 +99,12 @@ async fn a_decision_is_one_evalsha_and_nothing_else() {
         client.get_pool(pb::GetPoolRequest { pool: "p".into() }).await.unwrap();
         client.list_leases(leases("p")).await.unwrap();
         expected += 8;
+        // The plain script declines a repeat, unless it has just declined another task of the pool.
+        repeats += 1;
     }
     let calls = calls(&redis).await;
-    assert_eq!(calls.get("evalsha"), Some(&expected), "{calls:?}");
+    let scripts = calls.get("evalsha").copied().unwrap_or_default();
+    assert!((expected..=expected + repeats).contains(&scripts), "{calls:?}");
     for inside in ["mget", "set", "zadd", "zcount", "zcard", "zrem", "rpush", "pexpire", "time"] {
         assert!(calls.contains_key(inside), "{inside} is not counted: {calls:?}");
     }
@@ -144,6 +150,8 @@ async fn a_hundred_checks_take_one_round_trip() {
     // A hundred bans are entered into the index together, too.
     let mut bans = rule.clone();
     bans.tiers = vec![tier(1, pb::TierAction::Ban, &[minute])];
+    // Loads the script of a rule with tiers.
+    rates.check_rate(check("warm", &bans)).await.unwrap();
     reset(&redis).await;
     let response = rates.check_rates(hundred(&bans)).await.unwrap().into_inner();
     assert!(response.results.iter().all(|result| result.crossed));

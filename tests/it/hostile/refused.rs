@@ -12,7 +12,8 @@ use crate::support::{
     locks::{Keeper, acquire},
     process::{OwnRedis, Server},
     queue::batch,
-    world::admit,
+    rates::{check, limit, rule},
+    world::{Rates, admit},
 };
 
 /// Error codes of Redis, each with the command that causes the error and the command that ends it.
@@ -168,4 +169,23 @@ async fn h7_a_call_denied_after_its_first_write_is_never_unavailable() {
         }
     }
     assert!(unsure > 0, "no command was denied");
+}
+
+/// A plain script changes counts with SETRANGE. A user who lacks it was set up for an earlier version.
+#[tokio::test(flavor = "multi_thread")]
+async fn h7_checks_count_for_a_user_without_setrange() {
+    let redis = redis_in_memory().await;
+    let server = Server::start(&["--engine", &redis.url()]).await;
+    client_of(&server).await;
+    redis.command(&["ACL", "SETUSER", "default", "-setrange"]).await.unwrap();
+    let mut rates = Rates::connect(server.address()).await.unwrap();
+    for algorithm in [pb::Algorithm::FixedWindow, pb::Algorithm::TokenBucket] {
+        let rule = rule([limit(3, Duration::from_secs(3600), algorithm)]);
+        let key = algorithm.as_str_name();
+        let checks = (0..5).map(|_| check(key, &rule)).collect();
+        let checked = rates.check_rates(pb::CheckRatesRequest { checks }).await.unwrap();
+        assert_eq!(checked.into_inner().results.iter().filter(|one| one.allowed).count(), 3);
+        let refused = rates.check_rate(check(key, &rule)).await.unwrap().into_inner();
+        assert!(!refused.allowed, "{key}: {refused:?}");
+    }
 }

@@ -12,6 +12,7 @@ pub use policy::FullPool;
 
 use super::{
     EventKind, JoinedMember, Lease, Pool, PoolUsage, Settings, Task, TaskState, member,
+    packed_duration,
     pool::{NEVER, Oldest, device_and_task},
     push_plain_keys, push_pool_keys,
     settings::AfterFailover,
@@ -122,12 +123,9 @@ impl AdmitTask {
         push_plain_keys(call);
         call.key(&[b"task:", &self.member()]);
         self.settings.encode_shared(call);
-        // At most a day, so it fits.
-        let lease_ms = self.lease_duration.map_or(0, |duration| duration.0 as u32);
-        let seed = self.seed() as u32;
+        let (lease_ms, seed) = (packed_duration(self.lease_duration), self.seed() as u32);
         let lists = u8::from(self.is_cacheable());
-        let (lease_ms, seed) = (lease_ms.to_le_bytes(), seed.to_le_bytes());
-        call.bytes(&[&self.member(), &[0], &lease_ms, &seed, &[lists]]);
+        call.bytes(&[&self.member(), &[0], &lease_ms, &seed.to_le_bytes(), &[lists]]);
     }
 
     /// Returns a number that differs between devices, to spread their `retry_after`.

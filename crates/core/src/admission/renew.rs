@@ -1,12 +1,12 @@
 //! `RenewTask`: extends the lease of a task.
 
 use super::{
-    EventKind, Lease, Pool, Settings, TaskName, TaskState, pool::NEVER, push_pool_keys, task::ends,
-    unknown_status,
+    EventKind, Lease, Pool, Settings, TaskName, TaskState, packed_duration, pool::NEVER,
+    push_plain_keys, push_pool_keys, settings::AfterFailover, task::ends, unknown_status,
 };
 use crate::{
-    AsOf, Call, Cost, Decision, Ends, Listing, Outcomes, Properties, Reply, Revocable, Undo,
-    UndoRule,
+    AsOf, Call, Cost, Decision, Ends, Listing, Outcomes, PlainForm, Properties, Reply, Revocable,
+    Undo, UndoRule,
     acknowledgement::Acknowledgement,
     denial::{AffectsDenials, Effect},
     error::Error,
@@ -64,6 +64,16 @@ impl RenewTask {
     fn length(&self) -> Millis {
         self.lease_duration.unwrap_or(self.settings.lease_duration)
     }
+
+    fn encode_plain(&self, call: &mut Call) {
+        let member = self.name.member();
+        push_plain_keys(call);
+        call.key(&[b"task:", &member]);
+        self.settings.encode_shared(call);
+        let compares = u8::from(self.token.is_some());
+        let token = self.token.unwrap_or_default().to_le_bytes();
+        call.bytes(&[&member, &[0, compares], &token, &packed_duration(self.lease_duration)]);
+    }
 }
 
 impl Decision for RenewTask {
@@ -85,6 +95,14 @@ impl Decision for RenewTask {
             },
         ),
         fallback: Some(RenewTask::FALLBACK),
+        plain: Some(PlainForm {
+            script: |renew| {
+                let is_plain = renew.settings.after_failover == AfterFailover::Admit;
+                is_plain.then_some(&script::admission::RENEW_PLAIN)
+            },
+            encode: RenewTask::encode_plain,
+            cost: |_| Cost::from_micros(14),
+        }),
         ..Properties::FREES_CAPACITY
     }
     .revocable()

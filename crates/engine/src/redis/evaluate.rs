@@ -344,7 +344,7 @@ fn plain_replies(
     let (numbers, rest) = bytes.as_chunks();
     let numbers = numbers.iter().map(|number| Item::Number(i64::from_le_bytes(*number)));
     let numbers: Vec<Item> = numbers.collect();
-    if !rest.is_empty() || numbers.len() % size != 0 || numbers.len() > count * size {
+    if !rest.is_empty() || !numbers.len().is_multiple_of(size) || numbers.len() > count * size {
         let got = bytes.len();
         return Err(Error::Corrupt(format!("expected {count} plain replies, got {got} bytes")));
     }
@@ -440,5 +440,42 @@ pub(super) fn named<D: Decision>(decision: &D, error: Error) -> Error {
             Error::Corrupt(format!("{what}; {} `{name}`", <D::State as State>::CAPABILITY))
         }
         error => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the statuses of three plain replies of two numbers each; the message of an error.
+    fn statuses(parts: Vec<Value>) -> Result<Vec<Result<u64, String>>, Error> {
+        let replies = plain_replies(2, Value::Array(parts), 3)?;
+        let status = |reply: Result<Reply, Error>| match reply {
+            Ok(reply) if reply.is_declined() => Ok(255),
+            Ok(mut reply) => Ok(reply.number().unwrap()),
+            Err(error) => Err(error.to_string()),
+        };
+        Ok(replies.into_iter().map(status).collect())
+    }
+
+    fn numbers(numbers: &[u64]) -> Value {
+        Value::BulkString(numbers.iter().flat_map(|number| number.to_le_bytes()).collect())
+    }
+
+    #[test]
+    fn decisions_without_a_reply_are_declined_or_failed() {
+        let now = Value::Int(1);
+        let all = statuses(vec![numbers(&[0, 7, 255, 0, 2, 7]), now.clone()]);
+        assert_eq!(all, Ok(vec![Ok(0), Ok(255), Ok(2)]));
+        let ended = statuses(vec![numbers(&[0, 7]), now.clone()]);
+        assert_eq!(ended, Ok(vec![Ok(0), Ok(255), Ok(255)]));
+        let why = Value::BulkString(b"OOM command not allowed".to_vec());
+        let failed = statuses(vec![numbers(&[0, 7]), now.clone(), Value::Int(1), why]).unwrap();
+        assert!(failed[1].as_ref().is_err_and(|why| why.contains("OOM")), "{failed:?}");
+        assert_eq!((&failed[0], &failed[2]), (&Ok(0), &Ok(255)));
+        for wrong in [&[0][..], &[0; 8]] {
+            assert!(statuses(vec![numbers(wrong), now.clone()]).is_err(), "{wrong:?}");
+        }
+        assert!(statuses(vec![now]).is_err());
     }
 }

@@ -13,7 +13,7 @@ use super::{CODES, Durations, Sizes, ThreadCounter};
 /// Maximum number of RPCs that are counted separately.
 pub const METHODS_MAX: usize = 64;
 /// Maximum number of scripts.
-pub const SCRIPTS_MAX: usize = 64;
+pub const SCRIPTS_MAX: usize = 96;
 /// Maximum number of outcomes of a verb.
 pub const OUTCOMES_MAX: usize = 8;
 

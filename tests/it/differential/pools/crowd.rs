@@ -6,7 +6,8 @@ use crate::support::reread::EVERY;
 /// More leases and more queued tasks end together than one step removes.
 #[tokio::test]
 async fn both_executors_agree_when_many_leases_end_together() {
-    play(&[], crowd).await;
+    // With this seed a sweep has overspent its allowance before it comes to the queued tasks.
+    play(&[6112374822160824639], crowd).await;
 }
 
 async fn crowd(seed: u64) {
