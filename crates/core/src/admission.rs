@@ -161,11 +161,22 @@ fn push_pool_keys(call: &mut Call) {
     crate::waiting::push_keys(call);
 }
 
-/// Appends the keys that the plain scripts share, in the order of `lua/lib/plain_pool.lua`.
-fn push_plain_keys(call: &mut Call) {
+/// Appends the keys of a plain script of a task, and the arguments that its items share, in the order
+/// of `lua/lib/plain_pool.lua`.
+fn push_plain(call: &mut Call, member: &[u8], settings: &Settings) {
     for part in [&b"settings"[..], b"token", b"leases", b"events", b"queued", b"queue"] {
         call.key(&[part]);
     }
+    call.key(&[b"task:", member]);
+    settings.encode_shared(call);
+}
+
+/// Packs a token, after whether it is compared, as the plain scripts read it.
+fn packed_token(token: Option<u64>) -> [u8; 9] {
+    let mut packed = [0; 9];
+    packed[0] = token.is_some().into();
+    packed[1..].copy_from_slice(&token.unwrap_or_default().to_le_bytes());
+    packed
 }
 
 /// Packs the duration of a lease, at most a day, as the plain scripts read it; 0 for the pool's.

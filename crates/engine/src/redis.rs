@@ -71,7 +71,7 @@ mod wake_ups;
 
 use std::{
     collections::HashMap,
-    fmt, mem,
+    fmt,
     pin::Pin,
     slice,
     sync::{
@@ -275,7 +275,7 @@ impl Redis {
         if is_declined(&answer) {
             self.declined.insert(partition);
             let pending = self.send_decision(decision, None, delivery, sent, deadline);
-            answer = after_decline(answer, pending.wait().await);
+            answer = after_decline(&answer, pending.wait().await);
         }
         if let Some(registration) = registration {
             self.record_registrations([(partition, registration)], epoch).await;
@@ -391,9 +391,7 @@ impl Redis {
         };
         let pending: Vec<Pending> = declined.iter().map(again).collect();
         for (index, pending) in declined.into_iter().zip(pending) {
-            let answer = pending.wait().await;
-            answers[index] =
-                after_decline(mem::replace(&mut answers[index], Err(Error::Ending)), answer);
+            answers[index] = after_decline(&answers[index], pending.wait().await);
         }
     }
 
@@ -495,14 +493,16 @@ fn is_declined(answer: &Result<JobAnswer, Error>) -> bool {
     answer.as_ref().is_ok_and(|answer| answer.reply.is_declined())
 }
 
-/// Returns the answer of the verb's own script after a plain script has declined. An earlier attempt of
-/// the plain script may have been executed.
+/// Returns the answer of the verb's own script, after `declined`, that of the plain script. An earlier
+/// attempt of the plain script may have been executed.
 fn after_decline(
-    declined: Result<JobAnswer, Error>,
+    declined: &Result<JobAnswer, Error>,
     answer: Result<JobAnswer, Error>,
 ) -> Result<JobAnswer, Error> {
-    let was_repeated = declined.is_ok_and(|declined| declined.repeated);
-    answer.map(|answer| JobAnswer { repeated: answer.repeated || was_repeated, ..answer })
+    if !declined.as_ref().is_ok_and(|declined| declined.repeated) {
+        return answer;
+    }
+    answer.map(|answer| JobAnswer { repeated: true, ..answer }).map_err(job::after_repeat)
 }
 
 /// Parses an outcome. After a second attempt, an outcome that leaves the result of the first open

@@ -4,7 +4,10 @@ use std::{collections::BTreeSet, fs, path::Path, process::Output, time::Duration
 
 use tollgate_client::pb;
 
-use crate::support::process::{Process, Server, TempFile, free_port, tollgate};
+use crate::support::{
+    farm::eventually,
+    process::{Process, Server, TempFile, free_port, tollgate},
+};
 
 fn run(arguments: &[&str]) -> Output {
     tollgate(arguments).output().unwrap()
@@ -336,6 +339,11 @@ async fn j30_a_start_is_one_record_and_only_a_terminal_gets_a_banner() {
         let child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
         let mut server = Server { process: Process(child), port };
         server.client().await;
+        // The kernel accepts connections before the server has written the record.
+        eventually("the start is logged", async || {
+            fs::read_to_string(log.path()).unwrap().contains("the server has started")
+        })
+        .await;
         server.process.signal("-TERM");
         server.process.end(Duration::from_secs(20)).await;
         let mut printed = String::new();

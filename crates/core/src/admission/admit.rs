@@ -14,7 +14,7 @@ use super::{
     EventKind, JoinedMember, Lease, Pool, PoolUsage, Settings, Task, TaskState, member,
     packed_duration,
     pool::{NEVER, Oldest, device_and_task},
-    push_plain_keys, push_pool_keys,
+    push_plain, push_pool_keys,
     settings::AfterFailover,
     task::ends,
     unknown_status,
@@ -120,12 +120,11 @@ impl AdmitTask {
     }
 
     fn encode_plain(&self, call: &mut Call) {
-        push_plain_keys(call);
-        call.key(&[b"task:", &self.member()]);
-        self.settings.encode_shared(call);
+        let member = self.member();
+        push_plain(call, &member, &self.settings);
         let (lease_ms, seed) = (packed_duration(self.lease_duration), self.seed() as u32);
         let lists = u8::from(self.is_cacheable());
-        call.bytes(&[&self.member(), &[0], &lease_ms, &seed.to_le_bytes(), &[lists]]);
+        call.bytes(&[&member, &[0], &lease_ms, &seed.to_le_bytes(), &[lists]]);
     }
 
     /// Returns a number that differs between devices, to spread their `retry_after`.

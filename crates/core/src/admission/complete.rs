@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::{
-    EventKind, Outcome, Pool, PoolUsage, Settings, Task, TaskName, TaskState, push_plain_keys,
-    push_pool_keys, unknown_status,
+    EventKind, Outcome, Pool, PoolUsage, Settings, Task, TaskName, TaskState, packed_token,
+    push_plain, push_pool_keys, unknown_status,
 };
 use crate::{
     Call, Cost, Decision, Grows, Outcomes, PlainForm, Properties, Reply, Warms,
@@ -76,17 +76,13 @@ pub enum CompleteVerdict {
 impl CompleteTask {
     fn encode_plain(&self, call: &mut Call) {
         let member = self.name.member();
-        push_plain_keys(call);
-        call.key(&[b"task:", &member]);
-        self.settings.encode_shared(call);
-        let compares = u8::from(self.token.is_some());
-        let token = self.token.unwrap_or_default().to_le_bytes();
+        push_plain(call, &member, &self.settings);
         let outcome = match self.outcome {
             Outcome::Succeeded => b'1',
             Outcome::Failed => b'2',
         };
         let length = (self.result.len() as u32).to_le_bytes();
-        call.bytes(&[&member, &[0, compares], &token, &[outcome], &length, &self.result]);
+        call.bytes(&[&member, &[0], &packed_token(self.token), &[outcome], &length, &self.result]);
     }
 
     fn rule(&self, pool: &mut Pool, settings: &Settings, now: Timestamp) -> CompleteVerdict {

@@ -1,8 +1,8 @@
 //! `RenewTask`: extends the lease of a task.
 
 use super::{
-    EventKind, Lease, Pool, Settings, TaskName, TaskState, packed_duration, pool::NEVER,
-    push_plain_keys, push_pool_keys, settings::AfterFailover, task::ends, unknown_status,
+    EventKind, Lease, Pool, Settings, TaskName, TaskState, packed_duration, packed_token,
+    pool::NEVER, push_plain, push_pool_keys, settings::AfterFailover, task::ends, unknown_status,
 };
 use crate::{
     AsOf, Call, Cost, Decision, Ends, Listing, Outcomes, PlainForm, Properties, Reply, Revocable,
@@ -67,12 +67,9 @@ impl RenewTask {
 
     fn encode_plain(&self, call: &mut Call) {
         let member = self.name.member();
-        push_plain_keys(call);
-        call.key(&[b"task:", &member]);
-        self.settings.encode_shared(call);
-        let compares = u8::from(self.token.is_some());
-        let token = self.token.unwrap_or_default().to_le_bytes();
-        call.bytes(&[&member, &[0, compares], &token, &packed_duration(self.lease_duration)]);
+        push_plain(call, &member, &self.settings);
+        let token = packed_token(self.token);
+        call.bytes(&[&member, &[0], &token, &packed_duration(self.lease_duration)]);
     }
 }
 

@@ -202,9 +202,7 @@ impl Scripts {
         }
         cmd
     }
-}
 
-impl Scripts {
     /// Builds the EVALSHA of a plain script, as `lua/lib/rows.lua` describes it. Adjacent equal jobs are
     /// one item.
     fn evalsha_of_plain(&self, script: &Script, jobs: &[Job]) -> Cmd {
@@ -341,15 +339,17 @@ fn plain_replies(
         return Err(unexpected());
     };
     let now = Timestamp(now.unsigned_abs());
-    let (numbers, rest) = bytes.as_chunks();
-    let numbers = numbers.iter().map(|number| Item::Number(i64::from_le_bytes(*number)));
-    let numbers: Vec<Item> = numbers.collect();
-    if !rest.is_empty() || !numbers.len().is_multiple_of(size) || numbers.len() > count * size {
+    let width = size * size_of::<i64>();
+    if !bytes.len().is_multiple_of(width) || bytes.len() > count * width {
         let got = bytes.len();
         return Err(Error::Corrupt(format!("expected {count} plain replies, got {got} bytes")));
     }
-    let mut replies: Vec<Result<Reply, Error>> =
-        numbers.chunks(size).map(|reply| Ok(Reply::new(reply.to_vec(), now))).collect();
+    let mut replies = Vec::with_capacity(count);
+    replies.extend(bytes.chunks_exact(width).map(|reply| {
+        let (numbers, _) = reply.as_chunks();
+        let numbers = numbers.iter().map(|number| Item::Number(i64::from_le_bytes(*number)));
+        Ok(Reply::new(numbers.collect(), now))
+    }));
     if let (Some(Value::Int(changed)), Some(Value::BulkString(why))) = (parts.next(), parts.next())
     {
         let why = failed(&String::from_utf8_lossy(&why));

@@ -223,17 +223,22 @@ impl Job {
         // A cancelled call has dropped its receiver.
         let _ = self.reply.send(match reply {
             Ok(reply) => Ok(JobAnswer { reply, repeated }),
-            // An error of the second attempt says nothing about the first, which may have been
-            // executed.
-            Err(
-                Error::Unavailable(_)
-                | Error::Refused(_)
-                | Error::StoreLost
-                | Error::Overloaded
-                | Error::Ending,
-            ) if repeated => Err(Error::DeadlineExceeded),
+            Err(error) if repeated => Err(after_repeat(error)),
             Err(error) => Err(error),
         });
+    }
+}
+
+/// Returns the error of a call for an error of its second attempt. That a second attempt was not executed
+/// says nothing about the first, which may have been.
+pub(super) fn after_repeat(error: Error) -> Error {
+    match error {
+        Error::Unavailable(_)
+        | Error::Refused(_)
+        | Error::StoreLost
+        | Error::Overloaded
+        | Error::Ending => Error::DeadlineExceeded,
+        error => error,
     }
 }
 
