@@ -97,28 +97,27 @@ fn takes(program: &Path, configuration: &Path) -> bool {
 /// Runs all loads.
 pub(crate) async fn run(options: &Options, rows: &mut [Row]) -> Results {
     let mut results = Results::default();
-    let runs = options.reps() as usize * options.in_flight.len();
-    let loads: usize = rows.iter().map(|row| row.loads.len()).sum();
-    let progress = ProgressBar::new((runs * loads) as u64).with_style(
+    let plan = options.plan();
+    let runs_of = |row: &Row| plan.iter().filter(|(kind, _)| row.loads.contains_key(kind)).count();
+    let runs = options.reps() as usize * rows.iter().map(runs_of).sum::<usize>();
+    let progress = ProgressBar::new(runs as u64).with_style(
         ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {eta} left  {msg}")
             .expect("a sound template"),
     );
     for _ in 0..options.reps() {
-        for in_flight in &options.in_flight {
-            for kind in options.kinds() {
-                for row in rows.iter_mut() {
-                    let Some(load) = row.loads.get(kind).cloned() else { continue };
-                    progress.set_message(format!(
-                        "{}, {in_flight} in flight: {}",
-                        kind.title(),
-                        row.name
-                    ));
-                    let callers = Callers::in_flight(*in_flight as usize);
-                    let run = closed_loop::run(row, &load, callers, options.timing()).await;
-                    let run = run.by_decision(kind.decisions());
-                    results.add((*kind, *in_flight, row.name), run);
-                    progress.inc(1);
-                }
+        for (kind, in_flight) in &plan {
+            for row in rows.iter_mut() {
+                let Some(load) = row.loads.get(kind).cloned() else { continue };
+                progress.set_message(format!(
+                    "{}, {in_flight} in flight: {}",
+                    kind.title(),
+                    row.name
+                ));
+                let callers = Callers::in_flight(*in_flight as usize);
+                let run = closed_loop::run(row, &load, callers, options.timing()).await;
+                let run = run.by_decision(f64::from(kind.decisions()));
+                results.add((*kind, *in_flight, row.name), run);
+                progress.inc(1);
             }
         }
     }

@@ -35,7 +35,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME", value_parser = time)]
     warm_up: Option<Duration>,
 
-    /// Calls in flight; 256 are 16 on each of 16 connections
+    /// Calls in flight; 256 are 16 on each of 16 connections. At most 16 for calls of 100
+    /// decisions
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,16,64,256,1024")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) in_flight: Vec<u32>,
@@ -132,6 +133,21 @@ impl Options {
 
     pub(crate) fn kinds(&self) -> &[Kind] {
         if self.loads.is_empty() { Kind::ALL } else { &self.loads }
+    }
+
+    /// Returns the loads with their numbers of calls in flight, in the order of the runs, without
+    /// repeats: all numbers above a load's maximum are the same run.
+    pub(crate) fn plan(&self) -> Vec<(Kind, u32)> {
+        let mut plan = Vec::new();
+        for wanted in &self.in_flight {
+            for kind in self.kinds() {
+                let run = (*kind, kind.in_flight(*wanted));
+                if !plan.contains(&run) {
+                    plan.push(run);
+                }
+            }
+        }
+        plan
     }
 
     pub(crate) fn measures(&self, extra: Extra) -> bool {

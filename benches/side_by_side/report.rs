@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use crate::{
     besides::Besides,
-    kind::Kind,
+    kind::{DECISIONS_MAX, Kind},
     options::Options,
     peers::{PEERS, Store},
     results::Results,
@@ -33,21 +33,22 @@ impl fmt::Display for Report<'_> {
             return write!(f, "{}", self.besides);
         }
         let main = self.main();
-        writeln!(f, "### Calls a second, {main} in flight\n\n{}", self.rates(&[main], false))?;
-        writeln!(f, "In brackets: relative to the echo.\n")?;
+        writeln!(f, "### Calls a second, {main} in flight\n\n{}", self.rates(Some(main)))?;
+        writeln!(f, "In brackets: relative to the echo.{}\n", self.note_on_bulk_rates())?;
         writeln!(f, "### Targets\n\n{}", targets::table(self.results, self.besides))?;
         if let Some(plot) = self.plot {
             writeln!(f, "### By calls in flight\n\n![calls a second]({plot})\n")?;
         } else {
             writeln!(f, "### By calls in flight\n")?;
         }
-        writeln!(f, "{}", self.rates(&self.options.in_flight, true))?;
+        writeln!(f, "{}", self.rates(None))?;
         writeln!(f, "### Latency and CPU, {main} in flight\n\n{}", self.costs(main))?;
         writeln!(
             f,
             "CPU of the server, of Redis and of the benchmark as their client, in µs per call; \
              scripts: the time that Redis itself has measured, in µs per call, and how many calls \
-             each script call contained.\n"
+             each script call contained.{}\n",
+            self.note_on_bulk_costs()
         )?;
         let peers = self.peers(main);
         if !peers.is_empty() {
@@ -59,10 +60,37 @@ impl fmt::Display for Report<'_> {
 }
 
 impl Report<'_> {
-    /// Returns the number of calls in flight for tables with a single number.
+    /// Returns the number of calls in flight for tables with a single number. Loads with a lower
+    /// maximum have that many instead.
     fn main(&self) -> u32 {
         let all = &self.options.in_flight;
-        if all.contains(&256) { 256 } else { all.iter().copied().max().unwrap_or(1) }
+        let wanted = if all.contains(&256) { 256 } else { all.iter().copied().max().unwrap_or(1) };
+        let kinds = self.options.kinds().iter();
+        kinds.map(|kind| kind.in_flight(wanted)).max().unwrap_or(wanted)
+    }
+
+    /// Returns the measured loads with several decisions per call.
+    fn bulk(&self) -> impl Iterator<Item = Kind> {
+        self.options.kinds().iter().copied().filter(|kind| kind.decisions() > 1)
+    }
+
+    fn note_on_bulk_rates(&self) -> String {
+        let note = |kind: Kind| {
+            format!(
+                " {}: decisions a second; at most {} calls, which are {} decisions, are in flight.",
+                kind.title(),
+                kind.in_flight(u32::MAX),
+                rate(f64::from(DECISIONS_MAX)),
+            )
+        };
+        self.bulk().map(note).collect()
+    }
+
+    fn note_on_bulk_costs(&self) -> String {
+        let note = |kind: Kind| {
+            format!(" {}: p50 and p99 of a call, the rest per decision.", kind.title())
+        };
+        self.bulk().map(note).collect()
     }
 
     /// Returns the measured rows of this project.
@@ -70,15 +98,30 @@ impl Report<'_> {
         ROWS.into_iter().filter(|row| self.results.knows(row))
     }
 
-    fn rates(&self, in_flight: &[u32], with_number: bool) -> Table {
-        let number = with_number.then_some("in flight");
+    /// Returns the title of a load in a table under the heading "`main` in flight".
+    fn title(kind: Kind, main: u32) -> String {
+        match kind.in_flight(main) {
+            same if same == main => kind.title().to_owned(),
+            fewer => format!("{}, {fewer} in flight", kind.title()),
+        }
+    }
+
+    /// Returns the rates with `main` calls in flight, or with each number of calls.
+    fn rates(&self, main: Option<u32>) -> Table {
+        let number = main.is_none().then_some("in flight");
         let mut table = Table::new(["load"].into_iter().chain(number).chain(self.rows()));
+        let plan = self.options.plan();
         for kind in self.options.kinds() {
-            for number in in_flight {
-                let title = kind.title().to_owned();
-                let cells = self.rows().map(|row| self.rate_cell(*kind, *number, row));
-                let number = with_number.then(|| number.to_string());
-                table.line([title].into_iter().chain(number).chain(cells));
+            let all = plan.iter().filter(|(of, _)| of == kind).map(|(_, in_flight)| *in_flight);
+            let cells = |number| self.rows().map(move |row| self.rate_cell(*kind, number, row));
+            if let Some(main) = main {
+                let title = Self::title(*kind, main);
+                table.line([title].into_iter().chain(cells(kind.in_flight(main))));
+                continue;
+            }
+            for number in all {
+                let title = [kind.title().to_owned(), number.to_string()];
+                table.line(title.into_iter().chain(cells(number)));
             }
         }
         table
@@ -92,14 +135,15 @@ impl Report<'_> {
         }
     }
 
-    fn costs(&self, in_flight: u32) -> Table {
+    fn costs(&self, main: u32) -> Table {
         let mut table = Table::new([
             "load", "row", "p50", "p99", "server", "Redis", "client", "scripts", "each",
         ]);
         for kind in self.options.kinds() {
+            let in_flight = kind.in_flight(main);
             for row in self.rows() {
                 if self.results.rate((*kind, in_flight, row)).is_some() {
-                    let cells = [kind.title().to_owned(), row.to_owned()];
+                    let cells = [Self::title(*kind, main), row.to_owned()];
                     table.line(cells.into_iter().chain(self.cost((*kind, in_flight, row))));
                 }
             }
