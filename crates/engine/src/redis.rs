@@ -10,8 +10,8 @@
 //! - `node`, `monitor`, `preflight`, `primary_id`, `skew`: a node; its health, preflight, primary
 //!   id, and the token lead over its clock
 //! - `marker`, `loss`: how a loss of the store's data is recognised, reported and accepted
-//! - `job`, `fair`, `pipeline`, `exchange`, `connection`, `socket`, `evaluate`, `shared`: the pipelines,
-//!   and replica acknowledgement
+//! - `job`, `fair`, `pipeline`, `exchange`, `connection`, `socket`, `resp`, `evaluate`, `shared`: the
+//!   pipelines, and replica acknowledgement
 //! - `index`, `round`, `wake_ups`: the index of partitions for listings and the sweeper,
 //!   and wake-ups; `servers` counts the servers by the channels of their wake-ups
 //! - `names`: listings of names that are in no index
@@ -59,6 +59,7 @@ mod pipeline;
 mod preflight;
 mod primary_id;
 mod quota;
+mod resp;
 mod round;
 mod servers;
 mod shared;
@@ -81,6 +82,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ahash::RandomState;
 use tokio::sync::watch;
 
 use super::{
@@ -403,7 +405,7 @@ impl Redis {
             return vec![None; decisions.len()];
         };
         let scripts = decisions.iter().map(form.script);
-        let mut partitions = HashMap::new();
+        let mut partitions = HashMap::with_hasher(RandomState::new());
         for (decision, script) in decisions.iter().zip(scripts) {
             let (common, cost) = partitions.entry(decision.partition()).or_insert_with(|| {
                 (script.filter(|_| !self.declined.contains(decision.partition())), 0)

@@ -1,6 +1,6 @@
 //! KEYS and ARGV of a decision.
 
-use std::{fmt, io::Write};
+use std::{fmt, io::Write, ops::Range};
 
 use super::key;
 use crate::{Decision, State, script::Script, time::Millis};
@@ -171,8 +171,8 @@ impl<'a> Call<'a> {
 
 impl Arguments {
     /// KEYS, in order.
-    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        self.parts().take(self.keys)
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.parts(0..self.keys)
     }
 
     /// Returns the first key alone, with one empty argument.
@@ -183,14 +183,28 @@ impl Arguments {
     }
 
     /// ARGV, in order.
-    pub fn argv(&self) -> impl Iterator<Item = &[u8]> {
-        self.parts().skip(self.keys)
+    pub fn argv(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.parts(self.keys..self.ends.len())
     }
 
-    /// Returns the keys, then the arguments.
-    fn parts(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, &end)| &self.buffer[start..end])
+    /// Returns the concatenation of ARGV without the first `skipped`.
+    pub fn argv_after(&self, skipped: usize) -> &[u8] {
+        &self.buffer[self.start(self.keys + skipped)..]
+    }
+
+    /// Whether the first `keys` of KEYS and the first `argv` of ARGV are the same in both.
+    pub fn agree(&self, other: &Arguments, (keys, argv): (usize, usize)) -> bool {
+        self.keys().take(keys).eq(other.keys().take(keys))
+            && self.argv().take(argv).eq(other.argv().take(argv))
+    }
+
+    fn parts(&self, places: Range<usize>) -> impl ExactSizeIterator<Item = &[u8]> {
+        places.map(|place| &self.buffer[self.start(place)..self.ends[place]])
+    }
+
+    /// Returns where a part starts in the buffer.
+    fn start(&self, place: usize) -> usize {
+        place.checked_sub(1).map_or(0, |before| self.ends[before])
     }
 
     /// Total bytes of KEYS and ARGV: a measure of the cost of sending them.

@@ -6,13 +6,14 @@
 
 mod probe;
 
-use std::{collections::HashMap, mem, sync::Arc, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
-use redis::{Cmd, RedisError, RedisResult, ServerErrorKind, Value};
+use redis::{RedisError, RedisResult, ServerErrorKind, Value};
 
 use super::{
     job::{ALONE, Job},
     marker::Marker,
+    resp::CommandWriter,
     socket::RedisSocket,
 };
 use tollgate_core::{
@@ -26,11 +27,11 @@ use tollgate_telemetry::{metrics, text};
 
 pub(super) use probe::{ProbeRequest, Probed};
 
-/// The scripts by name, with text and SHA-1.
+/// The scripts, with text and SHA-1.
 #[derive(Debug)]
 pub(super) struct Scripts {
-    /// By script name.
-    prepared: HashMap<&'static str, Prepared>,
+    /// By [`Script::index`].
+    prepared: Vec<Prepared>,
 }
 
 #[derive(Debug)]
@@ -86,7 +87,7 @@ impl Scripts {
         let prepare = |script: &&'static Script| {
             let text = script.text(clock);
             let sha1 = redis::Script::new(&text).get_hash().to_owned();
-            (script.name, Prepared { text, sha1 })
+            Prepared { text, sha1 }
         };
         Scripts { prepared: script::ALL.iter().map(prepare).collect() }
     }
@@ -126,127 +127,139 @@ impl Scripts {
         node: &NodeArguments,
         load: bool,
     ) -> RedisResult<Vec<RedisResult<Value>>> {
-        let mut commands = Vec::with_capacity(runs.len());
         let mut calls = Vec::with_capacity(runs.len());
-        for run in runs {
-            if load {
-                let mut cmd = redis::cmd("SCRIPT");
-                cmd.arg("LOAD").arg(&self.prepared[run.script.name].text);
-                commands.push(cmd);
+        let write = |commands: &mut CommandWriter<'_>| {
+            for run in runs {
+                if load {
+                    commands.begin(3);
+                    commands.part(b"SCRIPT");
+                    commands.part(b"LOAD");
+                    commands.part(self.prepared[run.script.index].text.as_bytes());
+                }
+                if run.asking {
+                    commands.begin(1);
+                    commands.part(b"ASKING");
+                }
+                calls.push(commands.count());
+                self.write_call(commands, run, node);
             }
-            if run.asking {
-                commands.push(redis::cmd("ASKING"));
-            }
-            calls.push(commands.len());
-            commands.push(self.evalsha(run, node));
-        }
-        let mut replies = socket.exchange(&commands).await?;
+        };
+        let mut replies = socket.exchange_written(write).await?;
         let taken = || Err((redis::ErrorKind::UnexpectedReturnType, "no reply").into());
         Ok(calls.into_iter().map(|place| mem::replace(&mut replies[place], taken())).collect())
     }
 
-    /// Builds the EVALSHA of a script call. Scripts that compare the marker of the store receive
+    /// Writes the EVALSHA of a script call. Scripts that compare the marker of the store receive
     /// its key and text. These scripts, and those that hand out tokens, receive the token lead as
     /// the last argument.
-    fn evalsha(&self, run: &Run, node: &NodeArguments) -> Cmd {
-        let mut cmd = self.evalsha_of(run);
-        if run.script.checks_store {
-            let marker = node.marker.as_deref();
-            cmd.arg(marker.map_or("", |marker| &marker.key));
-            cmd.arg(marker.map_or("", |marker| &marker.text));
-        }
-        if run.script.gives_tokens || run.script.checks_store {
-            cmd.arg(node.ahead);
-        }
-        cmd
-    }
-
-    /// Builds the EVALSHA without the arguments of the node: KEYS and ARGV of all jobs, with shared
-    /// ones only once.
-    fn evalsha_of(&self, run: &Run) -> Cmd {
+    fn write_call(&self, commands: &mut CommandWriter<'_>, run: &Run, node: &NodeArguments) {
         let Run { script, jobs, .. } = run;
-        if script.plain > 0 {
-            return self.evalsha_of_plain(script, jobs);
-        }
-        let size = jobs.iter().map(|job| job.arguments.size()).sum::<usize>();
-        let parts = jobs.len() * (script.keys + script.argv + 1);
-        let mut cmd = Cmd::with_capacity(parts + 3, size + 64);
-        cmd.arg("EVALSHA").arg(&self.prepared[script.name].sha1);
-        let Some((shared_keys, shared_argv)) = script.shared() else {
-            // All keys, item by item, then all arguments.
-            cmd.arg(jobs.iter().map(|job| job.arguments.keys().count()).sum::<usize>());
-            push(&mut cmd, jobs.iter().flat_map(|job| job.arguments.keys()));
-            push(&mut cmd, jobs.iter().flat_map(|job| job.arguments.argv()));
-            return cmd;
+        let ahead = node.ahead.to_string();
+        let [key, text] = match node.marker.as_deref() {
+            Some(marker) => [&*marker.key, &*marker.text],
+            None => ["", ""],
         };
-        // For each run of jobs with the same shared keys and arguments, these come once, followed
-        // by the items.
-        let rows: Vec<&[Job]> = jobs
-            .chunk_by(|one, next| {
-                let [one, next] = [one, next].map(|job| {
-                    let Job { arguments, .. } = job;
-                    arguments.keys().take(shared_keys).chain(arguments.argv().take(shared_argv))
-                });
-                one.eq(next)
-            })
-            .collect();
-        cmd.arg(rows.len() * shared_keys + jobs.len() * (script.keys - shared_keys));
-        for row in &rows {
-            push(&mut cmd, row[0].arguments.keys().take(shared_keys));
-            push(&mut cmd, row.iter().flat_map(|job| job.arguments.keys().skip(shared_keys)));
+        let last = match (script.checks_store, script.gives_tokens) {
+            (true, _) => &[key, text, &ahead][..],
+            (false, true) => &[&*ahead],
+            (false, false) => &[],
+        };
+        match script.shared() {
+            _ if script.plain > 0 => self.write_plain(commands, script, jobs, last.len()),
+            Some(shared) => self.write_rows(commands, (script, shared), jobs, last.len()),
+            None => self.write_items(commands, script, jobs, last.len()),
         }
-        for row in &rows {
-            cmd.arg(row.len());
-            push(&mut cmd, row[0].arguments.argv().take(shared_argv));
-            push(&mut cmd, row.iter().flat_map(|job| job.arguments.argv().skip(shared_argv)));
-        }
-        cmd
+        commands.parts(last.iter().map(|argument| argument.as_bytes()));
     }
 
-    /// Builds the EVALSHA of a plain script, as `lua/lib/rows.lua` describes it. Adjacent equal jobs are
-    /// one item.
-    fn evalsha_of_plain(&self, script: &Script, jobs: &[Job]) -> Cmd {
-        let (shared_keys, shared_argv) = script.shared().unwrap_or_default();
-        let items = jobs.chunk_by(|one, next| one.arguments == next.arguments);
-        let items: Vec<(&Arguments, u32)> =
-            items.map(|jobs| (&jobs[0].arguments, jobs.len() as u32)).collect();
-        let rows: Vec<&[(&Arguments, u32)]> = items
-            .chunk_by(|(one, _), (next, _)| {
-                let [one, next] = [one, next].map(|arguments| {
-                    let argv = arguments.argv().take(shared_argv);
-                    arguments.keys().take(shared_keys).chain(argv)
-                });
-                one.eq(next)
-            })
-            .collect();
-        let size = items.iter().map(|(arguments, _)| arguments.size() + 4).sum::<usize>();
-        let keys = rows.len() * shared_keys + items.len() * (script.keys - shared_keys);
-        let mut cmd = Cmd::with_capacity(keys + rows.len() * script.argv + 8, size + 64);
-        cmd.arg("EVALSHA").arg(&self.prepared[script.name].sha1).arg(keys);
+    /// Writes the start of an EVALSHA with these numbers of KEYS and ARGV.
+    fn begin(
+        &self,
+        commands: &mut CommandWriter<'_>,
+        script: &Script,
+        (keys, argv): (usize, usize),
+    ) {
+        commands.begin(3 + keys + argv);
+        commands.part(b"EVALSHA");
+        commands.part(self.prepared[script.index].sha1.as_bytes());
+        commands.number(keys);
+    }
+
+    /// Writes an EVALSHA up to its `last` arguments: all KEYS, job by job, then all ARGV.
+    fn write_items(
+        &self,
+        commands: &mut CommandWriter<'_>,
+        script: &Script,
+        jobs: &[Job],
+        last: usize,
+    ) {
+        let keys = jobs.iter().map(|job| job.arguments.keys().len()).sum();
+        let argv = jobs.iter().map(|job| job.arguments.argv().len()).sum::<usize>();
+        self.begin(commands, script, (keys, argv + last));
+        commands.parts(jobs.iter().flat_map(|job| job.arguments.keys()));
+        commands.parts(jobs.iter().flat_map(|job| job.arguments.argv()));
+    }
+
+    /// Writes an EVALSHA up to its `last` arguments. For each row of jobs with the same shared KEYS
+    /// and ARGV, these come once, followed by the items.
+    fn write_rows(
+        &self,
+        commands: &mut CommandWriter<'_>,
+        (script, shared): (&Script, (usize, usize)),
+        jobs: &[Job],
+        last: usize,
+    ) {
+        let (shared_keys, shared_argv) = shared;
+        let rows = jobs.chunk_by(|one, next| one.arguments.agree(&next.arguments, shared));
+        let rows: Vec<&[Job]> = rows.collect();
+        let keys = rows.len() * shared_keys + jobs.len() * (script.keys - shared_keys);
+        let argv = rows.len() * (1 + shared_argv) + jobs.len() * (script.argv - shared_argv);
+        self.begin(commands, script, (keys, argv + last));
         for row in &rows {
-            push(&mut cmd, row[0].0.keys().take(shared_keys));
+            commands.parts(row[0].arguments.keys().take(shared_keys));
+            commands.parts(row.iter().flat_map(|job| job.arguments.keys().skip(shared_keys)));
+        }
+        for row in &rows {
+            commands.number(row.len());
+            commands.parts(row[0].arguments.argv().take(shared_argv));
+            commands.parts(row.iter().flat_map(|job| job.arguments.argv().skip(shared_argv)));
+        }
+    }
+
+    /// Writes the EVALSHA of a plain script up to its `last` arguments, as `lua/lib/rows.lua`
+    /// describes it. Adjacent equal jobs are one item.
+    fn write_plain(
+        &self,
+        commands: &mut CommandWriter<'_>,
+        script: &Script,
+        jobs: &[Job],
+        last: usize,
+    ) {
+        let shared @ (shared_keys, shared_argv) = script.shared().unwrap_or_default();
+        let mut items: Vec<(&Arguments, u32)> = Vec::with_capacity(jobs.len());
+        let equal = jobs.chunk_by(|one, next| one.arguments == next.arguments);
+        items.extend(equal.map(|jobs| (&jobs[0].arguments, jobs.len() as u32)));
+        let rows = items.chunk_by(|(one, _), (next, _)| one.agree(next, shared));
+        let rows: Vec<&[(&Arguments, u32)]> = rows.collect();
+        let keys = rows.len() * shared_keys + items.len() * (script.keys - shared_keys);
+        self.begin(commands, script, (keys, rows.len() * (shared_argv + 1) + last));
+        for row in &rows {
+            commands.parts(row[0].0.keys().take(shared_keys));
         }
         for column in shared_keys..script.keys {
-            push(&mut cmd, items.iter().filter_map(|(item, _)| item.keys().nth(column)));
+            commands.parts(items.iter().filter_map(|(item, _)| item.keys().nth(column)));
         }
         let mut packed = Vec::new();
         for row in &rows {
-            push(&mut cmd, row[0].0.argv().take(shared_argv));
+            commands.parts(row[0].0.argv().take(shared_argv));
             packed.clear();
             packed.extend((row.len() as u32).to_le_bytes());
             for (item, times) in *row {
-                item.argv().skip(shared_argv).for_each(|bytes| packed.extend_from_slice(bytes));
+                packed.extend_from_slice(item.argv_after(shared_argv));
                 packed.extend(times.to_le_bytes());
             }
-            cmd.arg(&packed);
+            commands.part(&packed);
         }
-        cmd
-    }
-}
-
-fn push<'a>(cmd: &mut Cmd, parts: impl Iterator<Item = &'a [u8]>) {
-    for part in parts {
-        cmd.arg(part);
     }
 }
 
@@ -445,7 +458,59 @@ pub(super) fn named<D: Decision>(decision: &D, error: Error) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Duration;
+
+    use super::{
+        super::{job::LISTING, slot::Slot},
+        *,
+    };
+    use tollgate_core::{Call, time::monotonic};
+
+    /// Returns the script call of jobs with these KEYS and ARGV.
+    fn run(script: &'static Script, jobs: &[(&[&str], &[&str])]) -> Run {
+        let job = |(keys, argv): &(&[&str], &[&str])| {
+            let mut call = Call::new("t", "rate", b"x");
+            keys.iter().for_each(|key| call.key(&[key.as_bytes()]));
+            argv.iter().for_each(|argument| call.bytes(&[argument.as_bytes()]));
+            let now = monotonic();
+            let times = (now, now + Duration::from_secs(1));
+            Job::new(script, call.finish(), Slot::default(), LISTING, times).0
+        };
+        Run { script, asking: false, jobs: jobs.iter().map(job).collect() }
+    }
+
+    /// Whether the script call is written as an EVALSHA with these arguments after the SHA-1. A key
+    /// is written without its stem.
+    fn is_written(run: &Run, keys: &[&str], argv: &[&[u8]]) -> bool {
+        let scripts = Scripts::new(None);
+        let mut buffer = Vec::new();
+        let node = NodeArguments { ahead: 12, marker: None };
+        scripts.write_call(&mut CommandWriter::new(&mut buffer), run, &node);
+        let mut cmd = redis::cmd("EVALSHA");
+        cmd.arg(&scripts.prepared[run.script.index].sha1).arg(keys.len());
+        keys.iter().for_each(|key| _ = cmd.arg(format!("t:{{rate:x}}:{key}")));
+        cmd.arg(argv);
+        buffer == cmd.get_packed_command()
+    }
+
+    #[test]
+    fn script_calls_are_written_item_by_item_in_rows_or_packed() {
+        let items = run(&script::sequence::GET, &[(&["a"], &["1"]), (&["b"], &["2"])]);
+        assert!(is_written(&items, &["a", "b"], &[b"1", b"2", b"", b"", b"12"]));
+
+        let one = (&["a", "b"][..], &["r", "1"][..]);
+        let two = (&["c", "d"][..], &["r", "2"][..]);
+        let other = (&["a", "b"][..], &["s", "1"][..]);
+        let jobs = [one, one, two, other];
+        let rows = run(&script::rate::COUNT_HITS, &jobs);
+        let keys = ["a", "b", "a", "b", "c", "d", "a", "b"];
+        assert!(is_written(&rows, &keys, &[b"3", b"r", b"1", b"1", b"2", b"1", b"s", b"1"]));
+
+        let plain = run(&script::rate::CHECK_WINDOW, &jobs);
+        let row = b"\x02\0\0\x001\x02\0\0\x002\x01\0\0\0";
+        let last = b"\x01\0\0\x001\x01\0\0\0";
+        assert!(is_written(&plain, &["a", "c", "a", "b", "d", "b"], &[b"r", row, b"s", last]));
+    }
 
     /// Returns the statuses of three plain replies of two numbers each; the message of an error.
     fn statuses(parts: Vec<Value>) -> Result<Vec<Result<u64, String>>, Error> {

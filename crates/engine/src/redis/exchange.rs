@@ -16,7 +16,7 @@
 //! do not acknowledge in time, the decision is undone where possible: the call fails with
 //! [`Error::Unacknowledged`], which says whether the decision is void.
 
-use std::{cmp::Ordering, time::Duration};
+use std::time::Duration;
 
 use redis::{RedisResult, Value};
 use tokio::time::{error::Elapsed, timeout_at};
@@ -113,22 +113,27 @@ impl Pipeline {
     }
 
     /// Groups jobs into script calls of one script and one slot.
-    fn group(&self, mut jobs: Vec<Job>) -> Vec<Run> {
+    fn group(&self, jobs: Vec<Job>) -> Vec<Run> {
         let kind = |job: &Job| {
             (job.script.name.as_ptr(), job.slot, job.asking, job.delivery.is_background())
         };
-        jobs.sort_by(|one, other| {
-            // Adjacent jobs of one pool or policy share keys and arguments.
-            let by_shared_state = || match one.script.shared() {
-                Some(_) => one.arguments.keys().next().cmp(&other.arguments.keys().next()),
-                None => Ordering::Equal,
-            };
-            kind(one).cmp(&kind(other)).then_with(by_shared_state)
-        });
+        // Sorts references, because a job is large, and then moves each job only once.
+        let mut order: Vec<_> = (0..)
+            .zip(&jobs)
+            .map(|(index, job)| {
+                // Adjacent jobs of one pool or policy share keys and arguments.
+                let shared = job.script.shared().and_then(|_| job.arguments.keys().next());
+                (kind(job), shared, index)
+            })
+            .collect();
+        // The index keeps the order of jobs with equal keys.
+        order.sort_unstable();
+        let order: Vec<usize> = order.into_iter().map(|(_, _, index)| index).collect();
+        let mut jobs: Vec<Option<Job>> = jobs.into_iter().map(Some).collect();
         let mut runs: Vec<Run> = Vec::new();
         // The size, in bytes, and the cost, in µs, of the current script call.
         let (mut size, mut cost) = (0, 0);
-        for job in jobs {
+        for job in order.into_iter().filter_map(|index| jobs[index].take()) {
             size += job.arguments.size();
             cost += job.delivery.cost.micros();
             let fits = |run: &&mut Run| {

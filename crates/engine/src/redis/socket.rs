@@ -2,8 +2,8 @@
 //!
 //! That task writes the commands and reads the replies itself. The multiplexed connection of
 //! redis-rs would pass each batch through a channel to its own task, which means another queue
-//! behind that of the pipeline, and two more wake-ups per batch. redis-rs packs the commands and
-//! parses the replies.
+//! behind that of the pipeline, and two more wake-ups per batch. `resp` writes the script calls,
+//! and redis-rs packs the other commands and parses the replies.
 //!
 //! Replies are bounded: an endless reply ends the connection before it fills the memory of the server.
 
@@ -34,7 +34,7 @@ use tokio_rustls::TlsConnector;
 
 use reply_size::Replies;
 
-use super::address::Endpoint;
+use super::{address::Endpoint, resp::CommandWriter};
 use tollgate_telemetry::line_pace::LinePace;
 
 /// The space for each read, in bytes.
@@ -93,10 +93,19 @@ impl RedisSocket {
         &mut self,
         commands: &[Cmd],
     ) -> RedisResult<Vec<RedisResult<Value>>> {
-        for command in commands {
-            command.write_packed_command(&mut self.unwritten);
-        }
-        let replies = self.receive(commands.len()).await?;
+        self.exchange_written(|writer| commands.iter().for_each(|one| writer.packed(one))).await
+    }
+
+    /// Sends the commands that `write` appends, as [`RedisSocket::exchange`] does.
+    pub(super) async fn exchange_written(
+        &mut self,
+        write: impl FnOnce(&mut CommandWriter<'_>),
+    ) -> RedisResult<Vec<RedisResult<Value>>> {
+        let mut writer = CommandWriter::new(&mut self.unwritten);
+        write(&mut writer);
+        // Redis owes the replies from here on: nothing is awaited before they are counted.
+        let count = writer.count();
+        let replies = self.receive(count).await?;
         Ok(replies.into_iter().map(Value::extract_error).collect())
     }
 
