@@ -1,7 +1,7 @@
 -- Stores the results of running tasks: the plain form of admission/complete.lua, for tasks that were
 -- not queued, in a pool without queued tasks and waiters.
 --
--- @include digits events plain plain_pool pool_event task
+-- @include digits events plain plain_pool plain_write pool_event task
 --
 -- keys[1] settings string: run-time settings.
 -- keys[2] token string: token record (lib/token.lua).
@@ -72,7 +72,7 @@ local function decide(at, first, _, argument, number, items)
     pool.plain = scores[i] and pool.plain or i - 1
   end
   if pool.plain > 0 then
-    plain_pool_write(pool, pool.plain, write)
+    plain_write(pool, pool.plain, write)
   end
   for i = 1, number do
     if i <= pool.plain then

@@ -1,6 +1,6 @@
 -- Leases that a plain script grants or extends. They are written together.
 --
--- @include digits events plain plain_pool task
+-- @include digits events plain plain_pool plain_write task
 
 -- Writes the granted leases, after their events.
 local function plain_grant_write(pool)
@@ -22,7 +22,7 @@ end
 local function plain_grant_flush(pool)
   local replies = pool.replies
   if #replies > 0 then
-    plain_pool_write(pool, #replies, plain_grant_write)
+    plain_write(pool, #replies, plain_grant_write)
     for i = 1, #replies do
       plain_reply(replies[i], 1)
     end

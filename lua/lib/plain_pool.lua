@@ -1,6 +1,6 @@
 -- A pool as the plain scripts read and write it.
 --
--- @include failure leases plain settings task
+-- @include leases settings task
 --
 -- shared keys  settings, token, leases, events, queued, queue
 -- shared argv  capacity, lease_ms, grace_ms, paused, max_attempts (defaults), retention_ms, history
@@ -25,16 +25,6 @@ local function plain_pool_open(at, first, number, argument)
   )
   pool.grace, pool.in_use = grace_ms * 1000, leases_count(pool.leases, now)
   return pool, texts
-end
-
--- Writes the changes of `number` decisions with `write(pool)`. If that fails, they may have changed
--- something: they fail with its message, and the rest of the call is undecided.
-local function plain_pool_write(pool, number, write)
-  local written, raised = pcall(write, pool)
-  if not written then
-    plain_failed, plain_message = number, failure(raised)[2]
-    error(plain_message, 0)
-  end
 end
 
 -- Decodes the record of a running lease whose task was not queued: token, grant, expire, slot end, and

@@ -6,6 +6,8 @@
 -- ARGV  for each row: the shared arguments, then a string with the number of its items u32, and for
 --       each item its arguments, and the number of equal decisions that it stands for u32
 --
+-- Without shared keys and arguments, all items are one row.
+--
 -- A plain script defines decide(at, first, column, argument, number, items): the shared keys of the
 -- row follow KEYS[at], the keys of its items KEYS[first], KEYS[first + column] and so on, the shared
 -- arguments ARGV[argument]; the items begin at byte 5 of `items`. It appends a reply for each
@@ -16,7 +18,7 @@
 --
 -- @include plain
 pcall(function()
-  local rows = floor(#ARGV / (SHARED_ARGV + 1))
+  local rows = SHARED_KEYS + SHARED_ARGV > 0 and floor(#ARGV / (SHARED_ARGV + 1)) or 1
   local first = rows * SHARED_KEYS
   local column = (#KEYS - first) / ITEM_KEYS
   for row = 0, rows - 1 do

@@ -12,7 +12,7 @@
 -- argv[4] buyer 1..256 bytes, empty for none.
 -- argv[5] limit what the buyer may have reserved and bought, 1..2^53-1, 0 for no limit.
 --
--- Returns {0 reserved, on_hand, reserved, sold, state, quantity, grant, expire, buyer}.
+-- Returns {0 reserved, on_hand, reserved, sold, expire}.
 --         {1 replayed, on_hand, reserved, sold, state, quantity, grant, expire, buyer}.
 --         {2 already settled, on_hand, reserved, sold, state, quantity, grant, expire, buyer}.
 --         {3 short, on_hand, reserved, sold, µs until the next hold ends, 0 if no end helps}.
@@ -72,5 +72,5 @@ local function decide(keys, argv, now)
   call('ZADD', sku.holds, format('%.0f', record.expire), order_hold(order, record))
   order_write_buyer(sku, buyer, count + quantity)
   order_write(order_key, ORDER_HELD, record, record.expire + ORDER_RETENTION, now)
-  return about(RESERVE_RESERVED, stock, record)
+  return { RESERVE_RESERVED, stock.on_hand, stock.reserved, stock.sold, record.expire }
 end

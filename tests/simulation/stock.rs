@@ -197,7 +197,7 @@ impl Shelf {
             ) => self.add((*delta, *request), (*outcome, counts(stock)), now),
             (Ask::Reserve { .. }, Answer::Reserved(StockOutcome::Decided { outcome, stock })) => {
                 let word = match outcome {
-                    ReserveOutcome::Reserved { replayed: true, .. } => "replayed",
+                    ReserveOutcome::Replayed { .. } => "replayed",
                     ReserveOutcome::Reserved { .. } => "reserved",
                     ReserveOutcome::AlreadySettled { .. } => "settled",
                     ReserveOutcome::QuantityDiffers { .. } => "differs",

@@ -35,7 +35,7 @@ pub use state::Lock;
 pub(crate) use state::RETENTION;
 
 pub use crate::lease::Lease;
-use crate::{time::Millis, unknown_status};
+use crate::{Call, names::Name, time::Millis, unknown_status};
 
 /// The shortest lease.
 pub const LEASE_MIN: Millis = Millis(1);
@@ -43,3 +43,10 @@ pub const LEASE_MIN: Millis = Millis(1);
 pub const LEASE_MAX: Millis = Millis::from_secs(30 * 86_400);
 /// Length of a lease unless the call specifies one.
 pub const LEASE_DEFAULT: Millis = Millis::from_secs(30);
+
+/// Appends KEYS and ARGV of a plain script, in the order of `lua/lib/plain_lock.lua`.
+fn push_plain(call: &mut Call, owner: &Name, value: u64) {
+    call.key(&[b"lock"]);
+    call.key(&[b"queue"]);
+    call.bytes(&[owner.as_bytes(), &[0], &value.to_le_bytes()]);
+}

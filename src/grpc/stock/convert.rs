@@ -67,9 +67,21 @@ pub(super) fn reserve_stock(
         ..pb::ReserveStockResponse::default()
     };
     let outcome = match outcome {
-        ReserveOutcome::Reserved { reservation: made, replayed } => {
+        ReserveOutcome::Reserved { grant, expire } => {
+            let made = Reservation {
+                state: ReservationState::Held,
+                quantity: asked.quantity,
+                grant,
+                expire,
+                buyer: asked.buyer.as_ref().map_or(&[][..], |buyer| buyer.name.as_bytes()).into(),
+            };
+            let left = duration(grant.until(expire));
+            response.reservation = Some(reservation(&made, Some(left), asked));
+            pb::ReserveOutcome::Reserved
+        }
+        ReserveOutcome::Replayed { reservation: made } => {
             response.reservation = Some(reservation(&made, Some(left(&made, made.expire)), asked));
-            response.replayed = replayed;
+            response.replayed = true;
             pb::ReserveOutcome::Reserved
         }
         ReserveOutcome::QuantityDiffers { reservation: made } => {

@@ -122,15 +122,16 @@ impl History {
         let sku = self.name(&SKUS);
         let order = self.name(&["a", "b", "c", "d", "e", "f", "g", "h}", "i j", "k%"]);
         match self.random.random_range(0..100) {
-            0..40 => {
+            0..8 => self.reserve_several(sku, context).await,
+            8..40 => {
                 let reserve = self.reserve(sku, order);
                 let ruling = self.agree(&reserve, context).await;
                 if let StockOutcome::Decided {
-                    outcome: ReserveOutcome::Reserved { reservation, .. },
+                    outcome: ReserveOutcome::Reserved { expire, .. },
                     ..
                 } = ruling
                 {
-                    self.ends.push(reservation.expire);
+                    self.ends.push(expire);
                 }
             }
             40..62 => {
@@ -152,6 +153,19 @@ impl History {
                 let request = self.random.random_bool(0.4).then(|| self.name(&["r", "s", "t"]));
                 self.agree(&AddStock { sku, delta, request }, context).await;
             }
+        }
+    }
+
+    /// Reserves for several orders of a SKU in one call, some of them twice.
+    async fn reserve_several(&mut self, sku: Name, context: &str) {
+        let number = self.random.random_range(2..8);
+        let mut reserves = Vec::new();
+        for _ in 0..number {
+            let order = format!("several {}", self.random.random_range(0..40));
+            reserves.push(self.reserve(sku.clone(), parse(order)));
+        }
+        for outcome in self.twins.agree_all(&mut self.skus, &reserves, context).await {
+            self.record(&outcome, context);
         }
     }
 

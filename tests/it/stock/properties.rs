@@ -204,7 +204,7 @@ fn play(model: &mut Model, sku: &mut Sku, step: &Step) -> Result<(), TestCaseErr
             };
             let (outcome, _) = decided(&reserve, sku, now);
             let word = match outcome {
-                ReserveOutcome::Reserved { replayed: true, .. } => "replayed",
+                ReserveOutcome::Replayed { .. } => "replayed",
                 ReserveOutcome::Reserved { .. } => "reserved",
                 ReserveOutcome::AlreadySettled { .. } => "settled",
                 ReserveOutcome::QuantityDiffers { .. } => "differs",

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-use super::{HeartbeatLock, Lease, Lock, RevokeLock, state::Tenure, unknown_status};
+use super::{HeartbeatLock, Lease, Lock, RevokeLock, push_plain, state::Tenure, unknown_status};
 use crate::{
-    Allowance, AsOf, Call, Decision, Issues, Outcomes, Properties, Reply,
+    Allowance, AsOf, Call, Cost, Decision, Issues, Outcomes, PlainForm, Properties, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -88,6 +88,11 @@ impl Decision for AcquireLock {
             Acquisition::Held { .. } => 1,
         }),
         is_unfinished: |outcome| AcquireLock::proceed(outcome) == Proceed::Again,
+        plain: Some(PlainForm {
+            script: |acquire| acquire.waiting.is_none().then_some(&script::lock::ACQUIRE_PLAIN),
+            encode: |acquire, call| push_plain(call, &acquire.owner, acquire.lease_duration.0),
+            cost: |_| Cost::from_micros(12),
+        }),
         ..Properties::DEFAULT
     }
     .issues();

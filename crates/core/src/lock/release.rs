@@ -1,8 +1,8 @@
 //! `ReleaseLock`: ends the lease of an owner.
 
-use super::{Lock, state::RETENTION, unknown_status};
+use super::{Lock, push_plain, state::RETENTION, unknown_status};
 use crate::{
-    Call, Decision, Outcomes, Properties, Reply,
+    Call, Cost, Decision, Outcomes, PlainForm, Properties, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -54,6 +54,11 @@ impl Decision for ReleaseLock {
         outcomes: Outcomes::new(&["released", "not_held"], |outcome| match outcome {
             Release::Released => 0,
             Release::NotHeld => 1,
+        }),
+        plain: Some(PlainForm {
+            script: |_| Some(&script::lock::RELEASE_PLAIN),
+            encode: |release, call| push_plain(call, &release.owner, release.token.unwrap_or(0)),
+            cost: |_| Cost::from_micros(12),
         }),
         ..Properties::FREES_CAPACITY
     };

@@ -6,7 +6,7 @@ use super::{
     sku::BUYER_BYTES,
 };
 use crate::{
-    AsOf, Call, Decision, ENTRY_BYTES, Grows, Outcomes, Properties, Reply,
+    AsOf, Call, Cost, Decision, ENTRY_BYTES, Grows, Outcomes, PlainForm, Properties, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -59,12 +59,17 @@ pub struct ReserveStock {
 /// The answer to a reservation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReserveOutcome {
-    /// The quantity is reserved for the order.
+    /// The quantity is reserved for the order, with the values of the call.
     Reserved {
-        /// The reservation.
+        /// When the reservation was made.
+        grant: Timestamp,
+        /// When its hold expires.
+        expire: Timestamp,
+    },
+    /// An earlier call has reserved the quantity for the order.
+    Replayed {
+        /// The reservation of the order.
         reservation: AsOf<Reservation>,
-        /// Whether an earlier call made it.
-        replayed: bool,
     },
     /// The order has reserved another quantity; nothing changed.
     QuantityDiffers {
@@ -99,6 +104,21 @@ impl ReserveStock {
     fn limit(&self) -> Option<u64> {
         self.buyer.as_ref().and_then(|buyer| buyer.limit)
     }
+
+    fn push_keys(&self, call: &mut Call) {
+        call.key(&[b"stock"]);
+        call.key(&[b"holds"]);
+        call.key(&[b"buyers"]);
+        call.key(&[b"order:", self.order.as_bytes()]);
+    }
+
+    fn encode_plain(&self, call: &mut Call) {
+        self.push_keys(call);
+        let (quantity, hold) = ((self.quantity as u32).to_le_bytes(), self.hold.micros());
+        let limit = self.limit().unwrap_or(0).to_le_bytes();
+        let (order, buyer) = (self.order.as_bytes(), self.buyer());
+        call.bytes(&[order, &[0], buyer, &[0], &quantity, &hold.to_le_bytes(), &limit]);
+    }
 }
 
 /// Rounded up to whole milliseconds, so that a caller never comes back too early.
@@ -128,7 +148,10 @@ impl Decision for ReserveStock {
                 "unfinished",
             ],
             |outcome| match outcome {
-                StockOutcome::Decided { outcome: ReserveOutcome::Reserved { .. }, .. } => 0,
+                StockOutcome::Decided {
+                    outcome: ReserveOutcome::Reserved { .. } | ReserveOutcome::Replayed { .. },
+                    ..
+                } => 0,
                 StockOutcome::Decided { outcome: ReserveOutcome::Short { .. }, .. } => 1,
                 StockOutcome::Decided { outcome: ReserveOutcome::BuyerLimit { .. }, .. } => 2,
                 StockOutcome::Decided {
@@ -142,6 +165,11 @@ impl Decision for ReserveStock {
             },
         ),
         is_unfinished: StockOutcome::is_unfinished,
+        plain: Some(PlainForm {
+            script: |_| Some(&script::stock::RESERVE_PLAIN),
+            encode: ReserveStock::encode_plain,
+            cost: |_| Cost::from_micros(12),
+        }),
         ..Properties::DEFAULT
     }
     .grows();
@@ -151,12 +179,8 @@ impl Decision for ReserveStock {
     }
 
     fn encode(&self, call: &mut Call) {
-        let order = self.order.as_bytes();
-        call.key(&[b"stock"]);
-        call.key(&[b"holds"]);
-        call.key(&[b"buyers"]);
-        call.key(&[b"order:", order]);
-        call.bytes(&[order]);
+        self.push_keys(call);
+        call.bytes(&[self.order.as_bytes()]);
         call.number(self.quantity);
         call.number(self.hold.micros());
         call.bytes(&[self.buyer()]);
@@ -166,9 +190,12 @@ impl Decision for ReserveStock {
     fn parse(reply: &mut Reply) -> Result<StockOutcome<ReserveOutcome>, Error> {
         StockOutcome::parse(reply, |status, reply| {
             Ok(Some(match status {
-                RESERVE_RESERVED | RESERVE_REPLAYED => ReserveOutcome::Reserved {
+                RESERVE_RESERVED => ReserveOutcome::Reserved {
+                    grant: reply.now(),
+                    expire: Timestamp(reply.number()?),
+                },
+                RESERVE_REPLAYED => ReserveOutcome::Replayed {
                     reservation: Reservation::parse(reply)?.at(reply.now()),
-                    replayed: status == RESERVE_REPLAYED,
                 },
                 RESERVE_QUANTITY_DIFFERS => {
                     let reservation = Reservation::parse(reply)?.at(reply.now());
@@ -198,7 +225,7 @@ impl Decision for ReserveStock {
                 let (is_same, reservation) =
                     (reservation.quantity == quantity, reservation.at(now));
                 return decided(if is_same {
-                    ReserveOutcome::Reserved { reservation, replayed: true }
+                    ReserveOutcome::Replayed { reservation }
                 } else {
                     ReserveOutcome::QuantityDiffers { reservation }
                 });
@@ -222,10 +249,9 @@ impl Decision for ReserveStock {
         }
 
         let record = Order::new(quantity, self.hold, self.buyer(), self.limit(), now);
-        let reservation = record.reservation.clone().at(now);
+        let expire = record.reservation.expire;
         let stock = sku.hold(order, record, stock, now);
-        let outcome = ReserveOutcome::Reserved { reservation, replayed: false };
-        StockOutcome::Decided { outcome, stock }
+        StockOutcome::Decided { outcome: ReserveOutcome::Reserved { grant: now, expire }, stock }
     }
 }
 

@@ -65,7 +65,7 @@ fn script(files: &Files, name: &str) -> Result<Built, String> {
         return Err(format!("lua/{name}.lua: an item that repeats its keys shares none"));
     }
     let driver = match shared {
-        Some(_) if plain > 0 => "lib/rows",
+        _ if plain > 0 => "lib/rows",
         Some(_) => "lib/sharing",
         None => "lib/batch",
     };
@@ -176,15 +176,17 @@ fn plain(name: &str, header: &[&str]) -> Result<usize, String> {
 
 /// Returns the sizes of an item as Lua constants, for the loop that decides the items.
 fn sizes(keys: usize, argv: usize, shared: Option<(usize, usize)>, is_plain: bool) -> String {
-    let Some((shared_keys, shared_argv)) = shared else {
-        return format!("local KEYS_PER_ITEM, ARGV_PER_ITEM = {keys}, {argv}\n");
-    };
-    let (keys, argv) = (keys - shared_keys, argv - shared_argv);
     if is_plain {
+        let (shared_keys, shared_argv) = shared.unwrap_or_default();
+        let keys = keys - shared_keys;
         return format!(
             "local SHARED_KEYS, SHARED_ARGV, ITEM_KEYS = {shared_keys}, {shared_argv}, {keys}\n"
         );
     }
+    let Some((shared_keys, shared_argv)) = shared else {
+        return format!("local KEYS_PER_ITEM, ARGV_PER_ITEM = {keys}, {argv}\n");
+    };
+    let (keys, argv) = (keys - shared_keys, argv - shared_argv);
     let parts = (1..=keys).map(|i| format!("KEYS[key + {i}]"));
     let parts: Vec<_> = parts.chain((1..=argv).map(|i| format!("ARGV[argument + {i}]"))).collect();
     format!(
