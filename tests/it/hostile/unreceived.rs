@@ -184,9 +184,9 @@ async fn j7_a_grant_in_flight_when_its_call_is_cancelled_is_revoked() {
     let server = Server::start(&["--engine", &format!("redis://127.0.0.1:{}", proxy.port)]).await;
     let (client, keeper) = (server.client().await, Keeper::to(&server).await);
     let mut wire = Wire::connect(server.port, &[]).await;
-    // Redis knows the scripts from here on.
+    // Redis knows the scripts from here on. Only a call that may wait uses the lock's own script.
     client.clone().admit_task(admit("other", "d", "t")).await.unwrap();
-    keeper.acquired("other", "d").await;
+    keeper.ask(waiting(30.0, acquire("other", "d"))).await;
     proxy.hold(true);
     let task = ask(&mut wire, ADMIT, &patient_admit("d")).await;
     let lock = ask(&mut wire, ACQUIRE, &waiting(30.0, acquire("l", "d"))).await;
