@@ -24,6 +24,6 @@ local function acquire(key, text, owner, lease_ms)
   return plain_lock_write(key, text, LOCK_HELD, lock) and pack(NUMBERS, ACQUIRED, token, now, expire)
 end
 
-local function decide(_, first, column, _, number, items)
+local function decide(_, first, column, argument, number, items)
   plain_lock_row(first, first + column, number, items, pack(NUMBERS, PLAIN_DECLINED, 0, 0, 0), acquire)
 end

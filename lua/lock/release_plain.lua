@@ -23,6 +23,6 @@ local function release(key, text, owner, token)
   return plain_lock_write(key, text, LOCK_RELEASED, lock) and pack(NUMBERS, RELEASED)
 end
 
-local function decide(_, first, column, _, number, items)
+local function decide(_, first, column, argument, number, items)
   plain_lock_row(first, first + column, number, items, pack(NUMBERS, PLAIN_DECLINED), release)
 end

@@ -89,7 +89,7 @@ local function decide_one(stock, order_key, order, record)
   stock.replies[#stock.replies + 1] = pack(NUMBERS, status, stock.on_hand, stock.reserved, stock.sold, number)
 end
 
-local function decide(at, first, _, _, number, items)
+local function decide(at, first, _, argument, number, items)
   local stock, from = open(at, first, number), 5
   for i = 1, number do
     local order_key, record, order, times = KEYS[first + i], {}, nil, nil

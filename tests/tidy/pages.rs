@@ -111,6 +111,43 @@ fn pages_name_files_that_exist() {
     }
 }
 
+/// Returns the anchors of a page's headings, as GitHub forms them.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let headings = page.lines().filter(|line| line.starts_with('#'));
+    let anchor = |heading: &str| {
+        let letters = heading.trim_start_matches('#').trim().chars();
+        let kept = letters.filter(|it| it.is_alphanumeric() || " -_".contains(*it));
+        kept.collect::<String>().to_lowercase().replace(' ', "-")
+    };
+    headings.map(anchor).collect()
+}
+
+#[test]
+fn links_lead_to_headings_that_exist() {
+    let mut found = 0;
+    let folders = ["docs", "lua", "deploy", "benches", "clients"];
+    let mut pages: Vec<_> = folders.iter().flat_map(|folder| files(folder, "md")).collect();
+    for page in ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "tests/SCENARIOS.md"] {
+        pages.push((page.into(), fs::read_to_string(root().join(page)).unwrap()));
+    }
+    for (page, text) in &pages {
+        let links = text.split("](").skip(1).filter_map(|link| link.split(')').next());
+        for (path, anchor) in links.filter_map(|link| link.split_once('#')) {
+            if path.contains("://") || !(path.is_empty() || path.ends_with(".md")) {
+                continue;
+            }
+            let file = root().join(page.parent().unwrap()).join(path);
+            let target = match path {
+                "" => text.clone(),
+                _ => fs::read_to_string(file).unwrap(),
+            };
+            assert!(anchors(&target).contains(anchor), "{}: {path}#{anchor}", page.display());
+            found += 1;
+        }
+    }
+    assert!(found > 50, "{found}");
+}
+
 /// Comments of the code name files that exist, such as `src/main.rs`.
 #[test]
 fn comments_name_files_that_exist() {

@@ -105,7 +105,10 @@ fn script_headers_declare_all_parameters() {
         // A fragment reads the parameters of a plain script.
         if script.plain > 0 {
             let decide = "\nlocal function decide(";
-            assert!(rule.contains(decide) && rule.contains(", number, items)\n"), "{name}");
+            assert!(
+                rule.contains(decide) && rule.contains(", argument, number, items)\n"),
+                "{name}"
+            );
             continue;
         }
         // A fragment reads the shared parameters; the other ones are parameters of `decide`.
