@@ -27,21 +27,26 @@ use crate::support::{
 /// Leases are short, so that a hold is over long before the clocks agree.
 const ADMIT: &str = "[[pool]]\nmatch = \"*\"\ncapacity = 100000\nlease_duration = \"500ms\"\n";
 
-/// Lua code that sets `fencing_lead` to 0 in AdmitTask and AcquireLock. It is added to the start of
-/// every script, and recognizes these two by the number of their keys and arguments.
+/// Lua code that sets `fencing_lead` to 0 in AdmitTask and AcquireLock and their plain forms. It is
+/// added to the start of every script, and recognizes these by the number of their keys and
+/// arguments.
 fn naive() -> String {
     let (lock, pool) = (&script::lock::ACQUIRE, &script::admission::ADMIT);
     let (shared_keys, shared_argv) = pool.shared().expect("its items share a pool");
+    let (_, row_argv) = script::admission::ADMIT_PLAIN.shared().expect("its items share a pool");
     format!(
         "
-local is_lock = string.find(KEYS[1] or '', ':lock$') and #ARGV * {} == #KEYS * {} + {0}
+local is_lock = string.find(KEYS[1] or '', ':lock$')
+  and (#ARGV == 2 or #ARGV * {} == #KEYS * {} + {0})
 local is_pool = string.find(KEYS[1] or '', ':settings$')
-  and (#ARGV - {}) * {} == (#KEYS - {}) * {}
+  and (#ARGV == {} or (#ARGV - {}) * {} == (#KEYS - {}) * {})
 if is_lock or is_pool then
   ARGV[#ARGV] = '0'
 end",
         lock.keys,
         lock.argv,
+        // One row of the plain form: the shared arguments, the items, and `fencing_lead`.
+        row_argv + 2,
         // The number of items, the shared arguments, key and text of the marker of the store, and
         // `fencing_lead`.
         1 + shared_argv + 3,
