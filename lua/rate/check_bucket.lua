@@ -1,8 +1,8 @@
 -- Counts calls of keys against a token bucket: the plain form of rate/check.lua.
 --
--- Debts are in units of 1/max µs (lib/token_bucket.lua): a call of cost 1 adds `window` units, and
--- `max` units drain in a µs. A limit has a plain form if its burst is at most 2^52 units, so that
--- sums of two debts are exact.
+-- A call of cost 1 adds window/max µs to the debt (lib/token_bucket.lua). Both are divided by their
+-- greatest common divisor: a call adds `interval` units, and `drain` units drain in a µs. A limit has
+-- a plain form if its burst is at most 2^52 units, so that sums of two debts are exact.
 --
 -- @include check plain plain_check
 --
@@ -19,12 +19,18 @@
 --        a new TTL costs a fifth of a check.
 -- Cost O(1): 7 µs.
 local VALUE, VALUE_BYTES = 'I8BI2I8I4I4I8I8', 43 -- of a counter (lib/counters.lua), after name and kind
-local head, form, size, ceiling, window, rate, most
+local head, form, size, ceiling, window, rate, divisor, interval, drain, most
 
 local function open(limit)
   local name, kind
   name, kind, ceiling, window, rate = scan('<sBI4I8I8', limit)
-  head, most = pack('<sB', name, kind), ceiling * window
+  local rest = rate
+  divisor = window
+  while rest > 0 do -- Euclid's algorithm
+    divisor, rest = rest, divisor % rest
+  end
+  interval, drain = window / divisor, rate / divisor
+  head, most = pack('<sB', name, kind), ceiling * interval
   form, size = '<c' .. #head .. VALUE, #head + VALUE_BYTES
 end
 
@@ -37,17 +43,17 @@ local function stored_debt(text)
   end
   local found, forget, notices, bytes, tat, part, of_rate, length, seen = scan(form, text)
   local is_same = found == head and notices == 0 and bytes == 32 and of_rate == rate and length == window
-  if not is_same or part >= rate or seen > now or forget > TIME_MAX then
+  if not is_same or part >= rate or part % divisor > 0 or seen > now or forget > TIME_MAX then
     return nil
   end
-  local debt = tat < now and 0 or (tat - now) * rate + part
+  local debt = tat < now and 0 or (tat - now) * drain + part / divisor
   return debt <= most and debt or nil, forget
 end
 
 -- Stores a debt. Most calls find a key that lives long enough, and change the value in place.
 local function set_debt(key, text, debt, lives)
-  local left, part = ceil(debt / rate), debt % rate
-  local whole = now + (debt - part) / rate
+  local left, rest = ceil(debt / drain), debt % drain
+  local whole, part = now + (debt - rest) / drain, rest * divisor
   if now + left <= lives then
     return call('SETRANGE', key, size - 32, pack('<I8I4I4I8I8', whole, part, rate, window, now))
   end
@@ -57,7 +63,7 @@ local function set_debt(key, text, debt, lives)
 end
 
 local function debt_reply(verdict, wait, debt)
-  local count, reset = ceil(debt / window), ceil(ceil(debt / rate) / 1000)
+  local count, reset = ceil(debt / interval), ceil(ceil(debt / drain) / 1000)
   return pack(PLAIN_CHECK_REPLY, verdict, 0, ceil(wait / 1000), count < ceiling and count or ceiling, reset)
 end
 
@@ -66,7 +72,7 @@ local function check(key, text, cost, times)
   if not debt then
     return false
   end
-  local adds = cost > 0 and cost * window or window
+  local adds = max(cost, 1) * interval
   local passed = debt + adds > most and 0 or times == 1 and 1 or min(floor((most - debt) / adds), times)
   local over = debt + adds * (passed + 1) - most
   if cost == 0 or passed == 0 then
@@ -82,7 +88,7 @@ local function check(key, text, cost, times)
     plain_replies[i] = debt_reply(CHECK_ALLOW, 0, debt)
   end
   if passed < times then
-    local wait = max(cost, 1) > ceiling and window or ceil(over / rate)
+    local wait = max(cost, 1) > ceiling and window or ceil(over / drain)
     plain_reply(debt_reply(CHECK_THROTTLE, wait, debt), times - passed)
   end
   return true

@@ -159,9 +159,13 @@ impl Limit {
         1 << (self.window.micros() / SUB_BUCKETS).max(1).ilog2()
     }
 
-    /// Whether sums of two debts of this token bucket, in units of 1/`max` µs, are exact in a double.
+    /// Whether sums of two debts of this token bucket are exact in a double. The plain script counts
+    /// debts in the largest possible unit: it divides window and `max` by their greatest common
+    /// divisor.
     pub(super) fn has_exact_debt(&self) -> bool {
-        self.max > 0 && u128::from(self.ceiling) * u128::from(self.window.micros()) <= 1 << 52
+        let (window, max) = (self.window.micros(), u64::from(self.max));
+        let fits = |unit| u128::from(self.ceiling) * u128::from(window / unit) <= 1 << 52;
+        max > 0 && (fits(1) || fits(common_divisor(window, max)))
     }
 
     /// Returns the number that only this algorithm needs.
@@ -173,4 +177,12 @@ impl Limit {
             Algorithm::TokenBucket => self.max.into(),
         }
     }
+}
+
+/// Returns the greatest common divisor of two numbers above 0, by Euclid's algorithm.
+fn common_divisor(mut one: u64, mut other: u64) -> u64 {
+    while other > 0 {
+        (one, other) = (other, one % other);
+    }
+    one
 }

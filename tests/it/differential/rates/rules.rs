@@ -40,7 +40,7 @@ pub fn rule(random: &mut ChaCha8Rng, calm: bool) -> Rule {
 fn limit(random: &mut ChaCha8Rng, name: &str, calm: Option<usize>) -> LimitSpec {
     let algorithm = calm.map_or_else(|| *ALGORITHMS.choose(random).unwrap(), |i| CALM[i]);
     let odd = random.random_range(1..20_000);
-    let lengths = [1, 7, 59, 100, 1000, 10_000, 60_000, 120_000, 3_600_000, odd];
+    let lengths = [1, 7, 59, 100, 1000, 10_000, 60_000, 120_000, 3_600_000, 86_400_000, odd];
     let window = match algorithm {
         Algorithm::CalendarWindow => {
             *[1000, 5000, 60_000, 3_600_000, 604_800_000, 31_536_000_000].choose(random).unwrap()
@@ -49,10 +49,12 @@ fn limit(random: &mut ChaCha8Rng, name: &str, calm: Option<usize>) -> LimitSpec 
         _ => *lengths.choose(random).unwrap(),
     };
     let most = *[3, 10, 40, 3000, 90_000_000].choose(random).unwrap();
+    // A round maximum and a window have a large common divisor.
+    let is_round = random.random_bool(0.2);
     let burst = random.random_bool(0.3).then(|| random.random_range(1..20));
     LimitSpec {
         name: name.into(),
-        max: Some(random.random_range(0..=most)),
+        max: Some(if is_round { most } else { random.random_range(0..=most) }),
         window: Some(Millis(window)),
         algorithm: Some(algorithm),
         burst: burst.filter(|_| algorithm == Algorithm::TokenBucket),
