@@ -194,8 +194,18 @@ impl Arguments {
 
     /// Whether the first `keys` of KEYS and the first `argv` of ARGV are the same in both.
     pub fn agree(&self, other: &Arguments, (keys, argv): (usize, usize)) -> bool {
-        self.keys().take(keys).eq(other.keys().take(keys))
-            && self.argv().take(argv).eq(other.argv().take(argv))
+        self.are_equal(0, other, 0, keys) && self.are_equal(self.keys, other, other.keys, argv)
+    }
+
+    /// Whether `count` parts are the same, from these places on. Compares their bytes together.
+    fn are_equal(&self, from: usize, other: &Arguments, other_from: usize, count: usize) -> bool {
+        let (start, other_start) = (self.start(from), other.start(other_from));
+        let ends = self.ends[from..from + count].iter().map(|end| end - start);
+        let other_ends = &other.ends[other_from..other_from + count];
+        let bytes = start..self.start(from + count);
+        let other_bytes = other_start..other.start(other_from + count);
+        self.buffer[bytes] == other.buffer[other_bytes]
+            && ends.eq(other_ends.iter().map(|end| end - other_start))
     }
 
     fn parts(&self, places: Range<usize>) -> impl ExactSizeIterator<Item = &[u8]> {

@@ -4,11 +4,11 @@
 //! the waiters of a pool. Their decisions therefore use the verb's own script for a time.
 
 use std::{
-    hash::{BuildHasher, RandomState},
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
+use ahash::RandomState;
 use tollgate_core::time::monotonic;
 
 /// The time for which a partition counts as declined. Short, because the end of a lease, for example,
@@ -45,8 +45,9 @@ impl DeclinedPartitions {
     pub(super) fn contains(&self, partition: &[u8]) -> bool {
         let (place, hash) = self.place(partition);
         let entry = place.load(Ordering::Relaxed);
-        let passed = (self.millis() as u32).wrapping_sub(entry as u32);
-        entry >> TIME_BITS == hash >> TIME_BITS && u128::from(passed) < DECLINED_FOR.as_millis()
+        let passed = || (self.millis() as u32).wrapping_sub(entry as u32);
+        // The clock is read for declined partitions only.
+        entry >> TIME_BITS == hash >> TIME_BITS && u128::from(passed()) < DECLINED_FOR.as_millis()
     }
 
     /// Returns the place of a partition, and its hash without the bits of the time.
