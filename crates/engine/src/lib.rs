@@ -50,7 +50,7 @@ use tollgate_core::error::Error;
 
 /// Default for the maximum number of decisions in one script call. Redis serves no other client
 /// during a script call, so this bounds the latency that a batch adds for everyone else.
-pub const BATCH_MAX: usize = 32;
+pub const BATCH_MAX: usize = 64;
 
 /// An executor of decisions. Its methods are in `engine.rs`.
 #[derive(Debug)]

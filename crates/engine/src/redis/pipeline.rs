@@ -41,7 +41,7 @@ use tollgate_core::{Cost, time::monotonic};
 
 /// Maximum number of batches of a pipeline in flight. While Redis executes one, the next is already
 /// in its socket.
-const BATCHES_MAX: usize = 4;
+const BATCHES_MAX: usize = 2;
 /// Maximum number of jobs in a batch, apart from further jobs of the last call.
 const JOBS_MAX: usize = 512;
 /// Number of connections of a bulk pipeline: one in use, and one in case its batch hangs.
