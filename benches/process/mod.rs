@@ -45,11 +45,18 @@ impl Drop for Process {
 }
 
 /// Starts a Redis without persistence.
+#[allow(dead_code, reason = "not every benchmark starts one without arguments")]
 pub(crate) fn redis(port: u16) -> Process {
+    redis_with(port, &[])
+}
+
+/// Does the same with further arguments.
+pub(crate) fn redis_with(port: u16, arguments: &[&str]) -> Process {
     Process::start(
         Command::new("redis-server")
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no"])
+            .args(arguments)
             .stdout(Stdio::null()),
     )
 }

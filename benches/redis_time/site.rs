@@ -70,7 +70,7 @@ impl Site {
             sequences: SequenceServiceClient::new(channel.clone()),
             envoy: RateLimitServiceClient::new(channel),
             redis,
-            meter: Meter::new(server.id(), Some((store.id(), REDIS))),
+            meter: Meter::new(server.id(), [(store.id(), REDIS)]),
             _server: server,
             _redis: store,
             folder,

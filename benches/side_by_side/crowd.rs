@@ -38,7 +38,7 @@ impl Crowd {
             let (program, folder) = (loads::program(options), loads::folder());
             let file = folder.join("tollgate.toml");
             let kinds = [Kind::Fixed];
-            let mut row = Row::tollgate("crowd", program, &file, None, &kinds).await?;
+            let mut row = Row::tollgate("crowd", program, &file, &[], &kinds).await?;
             let load = Arc::new(Load::of(kind::check("fixed"), keys));
             for _ in 0..FILLING_MAX {
                 run(&mut row, &load, timing).await;

@@ -119,7 +119,7 @@ async fn measured(options: &Options) -> Result<Measured, String> {
     fs::write(&file, format!("[envoy]\nconfig = {:?}\n", folder.display().to_string()))
         .map_err(text)?;
     let (program, port) = (loads::program(options), ports.next());
-    let ours = Row::tollgate(OURS, program, &file, Some(port), &[]).await?;
+    let ours = Row::tollgate(OURS, program, &file, &[port], &[]).await?;
     let theirs = peers::start_one(&SHOULD_RATE_LIMIT, &mut ports).await?;
     let mut rows = [ours, theirs];
     for row in &rows {

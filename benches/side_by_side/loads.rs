@@ -14,7 +14,7 @@ use crate::{
     kind::CONFIGURATION,
     options::Options,
     results::Results,
-    row::{self, EMBEDDED, LANES, OTHER, OTHER_LANES, PER_CALL, Row},
+    row::{self, CLUSTER, EMBEDDED, LANES, OTHER, OTHER_LANES, PER_CALL, Row},
 };
 
 /// Hands out unused ports.
@@ -59,25 +59,29 @@ pub(crate) async fn start(
     let per_call = written(&folder.join("per_call.toml"), &per_call)?;
     let mut rows = vec![
         Row::echo(kinds, ports.next()).await?,
-        Row::tollgate(EMBEDDED, program, &default, None, kinds).await?,
+        Row::tollgate(EMBEDDED, program, &default, &[], kinds).await?,
     ];
     if let Some(other) = &options.other {
-        rows.push(Row::tollgate(OTHER, other, &default, None, kinds).await?);
+        rows.push(Row::tollgate(OTHER, other, &default, &[], kinds).await?);
     }
     let mut skipped = Vec::new();
     if options.no_redis {
         return Ok((rows, skipped));
     }
     if takes(program, &per_call) {
-        let port = Some(ports.next());
-        rows.push(Row::tollgate(PER_CALL, program, &per_call, port, kinds).await?);
+        let port = ports.next();
+        rows.push(Row::tollgate(PER_CALL, program, &per_call, &[port], kinds).await?);
     } else {
         skipped.push((PER_CALL, "this server knows no `batch_max` in [redis]".to_owned()));
     }
-    rows.push(Row::tollgate(LANES, program, &default, Some(ports.next()), kinds).await?);
+    rows.push(Row::tollgate(LANES, program, &default, &[ports.next()], kinds).await?);
     if let Some(other) = &options.other {
-        let port = Some(ports.next());
-        rows.push(Row::tollgate(OTHER_LANES, other, &default, port, kinds).await?);
+        let port = ports.next();
+        rows.push(Row::tollgate(OTHER_LANES, other, &default, &[port], kinds).await?);
+    }
+    if options.cluster {
+        let primaries = [ports.next(), ports.next(), ports.next()];
+        rows.push(Row::tollgate(CLUSTER, program, &default, &primaries, kinds).await?);
     }
     Ok((rows, skipped))
 }

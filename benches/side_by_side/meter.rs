@@ -4,10 +4,10 @@ use std::{fs, time::Instant};
 
 use tollgate_core::time::monotonic;
 
-/// Process of a row, and its Redis.
+/// Process of a row, and its Redis, or the primaries of its Cluster.
 pub(crate) struct Meter {
     server: u32,
-    redis: Option<(u32, redis::Connection)>,
+    redis: Vec<(u32, redis::Connection)>,
 }
 
 /// Resources used up to a time, or between two times.
@@ -27,21 +27,24 @@ pub(crate) struct Reading {
 }
 
 impl Meter {
-    pub(crate) fn new(server: u32, redis: Option<(u32, u16)>) -> Meter {
+    pub(crate) fn new(server: u32, redis: impl IntoIterator<Item = (u32, u16)>) -> Meter {
         let connect = |(id, port): (u32, u16)| {
             let client = redis::Client::open(format!("redis://127.0.0.1:{port}"));
             (id, client.expect("a sound URL").get_connection().expect("Redis answers"))
         };
-        Meter { server, redis: redis.map(connect) }
+        Meter { server, redis: redis.into_iter().map(connect).collect() }
     }
 
     pub(crate) fn read(&mut self) -> Reading {
-        let (scripts, scripts_micros) =
-            self.redis.as_mut().map_or((0, 0), |(_, connection)| script_calls(connection));
+        let (mut scripts, mut scripts_micros) = (0, 0);
+        for (_, connection) in &mut self.redis {
+            let (calls, micros) = script_calls(connection);
+            (scripts, scripts_micros) = (scripts + calls, scripts_micros + micros);
+        }
         Reading {
             at: monotonic(),
             server: cpu(self.server),
-            redis: self.redis.as_ref().map_or(0, |(id, _)| cpu(*id)),
+            redis: self.redis.iter().map(|(id, _)| cpu(*id)).sum(),
             generator: cpu(std::process::id()),
             scripts,
             scripts_micros,

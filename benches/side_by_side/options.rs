@@ -61,6 +61,10 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) no_redis: bool,
 
+    /// Also measures Tollgate on a Redis Cluster of three primaries
+    #[arg(long, conflicts_with = "no_redis")]
+    pub(crate) cluster: bool,
+
     /// Measurements besides the loads [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "no_extras")]
     extras: Vec<Extra>,
@@ -162,7 +166,8 @@ impl Options {
     pub(crate) fn writes(&self) -> bool {
         let is_whole = self.loads.is_empty() && self.extras.is_empty();
         let is_whole = is_whole && !self.no_extras && !self.no_loads;
-        !self.no_write && !self.quick && is_whole && !self.no_redis && self.other.is_none()
+        let is_usual = !self.no_redis && self.other.is_none() && !self.cluster;
+        !self.no_write && !self.quick && is_whole && is_usual
     }
 }
 

@@ -151,13 +151,13 @@ pub(crate) async fn start_one(peer: &Peer, ports: &mut Ports) -> Result<Row, Str
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
     let redis = match peer.store {
-        Store::Memory => None,
+        Store::Memory => Vec::new(),
         Store::Redis => {
             let port = ports.next();
-            Some((row::redis(port).await?, port))
+            vec![(row::redis(port, &[]).await?, port)]
         }
     };
-    let redis_port = redis.as_ref().map(|(_, port)| *port);
+    let redis_port = redis.first().map(|(_, port)| *port);
     let (port, other_ports) = (ports.next(), [ports.next(), ports.next()]);
     let setting = Setting { program, port, other_ports, redis_port, folder };
     let mut command = (peer.command)(&setting)?;

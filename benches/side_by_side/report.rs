@@ -8,13 +8,13 @@ use crate::{
     options::Options,
     peers::{PEERS, Store},
     results::Results,
-    row::{ECHO, EMBEDDED, LANES, OTHER, OTHER_LANES, PER_CALL},
+    row::{CLUSTER, ECHO, EMBEDDED, LANES, OTHER, OTHER_LANES, PER_CALL},
     run::Run,
     table::{Table, or_dash, percent, rate, time},
     targets,
 };
 
-const ROWS: [&str; 6] = [ECHO, EMBEDDED, OTHER, PER_CALL, LANES, OTHER_LANES];
+const ROWS: [&str; 7] = [ECHO, EMBEDDED, OTHER, PER_CALL, LANES, OTHER_LANES, CLUSTER];
 
 /// All results of a run.
 pub(crate) struct Report<'a> {

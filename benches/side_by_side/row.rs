@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    env, io,
+    env, fs, io,
     net::{Ipv4Addr, SocketAddr},
     path::Path,
     process::Command,
@@ -17,6 +17,7 @@ use crate::{
     call::{Call, Load, hexadecimal},
     connection::{Connection, Failure},
     kind::Kind,
+    loads,
     meter::Meter,
     process::{self, Process},
 };
@@ -28,6 +29,8 @@ pub(crate) const OTHER: &str = "embedded, other";
 pub(crate) const OTHER_LANES: &str = "Redis, lanes, other";
 pub(crate) const PER_CALL: &str = "Redis, per call";
 pub(crate) const LANES: &str = "Redis, lanes";
+/// Three primaries.
+pub(crate) const CLUSTER: &str = "Redis Cluster";
 
 /// Time limit until a server answers.
 const START: Duration = Duration::from_secs(20);
@@ -42,7 +45,7 @@ pub(crate) struct Row {
     pub(crate) numbers_used: u64,
     /// Ends when the row is dropped, as does its Redis.
     server: Process,
-    redis: Option<Process>,
+    redis: Vec<Process>,
     /// Port of the row's Redis.
     pub(crate) redis_port: Option<u16>,
 }
@@ -59,7 +62,7 @@ impl Row {
         address: SocketAddr,
         loads: BTreeMap<Kind, Arc<Load>>,
         mut server: Process,
-        redis: Option<(Process, u16)>,
+        redis: Vec<(Process, u16)>,
     ) -> Result<Row, String> {
         let begun = monotonic();
         while let Err(error) = open_and_close(address).await {
@@ -71,9 +74,9 @@ impl Row {
             }
             sleep(Duration::from_millis(20)).await;
         }
-        let meter =
-            Meter::new(server.id(), redis.as_ref().map(|(redis, port)| (redis.id(), *port)));
-        let (redis, redis_port) = redis.unzip();
+        let meter = Meter::new(server.id(), redis.iter().map(|(redis, port)| (redis.id(), *port)));
+        let redis_port = redis.first().map(|(_, port)| *port);
+        let redis = redis.into_iter().map(|(redis, _)| redis).collect();
         Ok(Row { name, address, loads, meter, numbers_used: 0, server, redis, redis_port })
     }
 
@@ -83,23 +86,26 @@ impl Row {
         let address = loopback(port);
         let server = Process::start(Command::new(program).args(["--echo", &address.to_string()]));
         let loads = kinds.iter().map(|kind| (*kind, Arc::new(kind.echo()))).collect();
-        Row::new(ECHO, address, loads, server, None).await
+        Row::new(ECHO, address, loads, server, Vec::new()).await
     }
 
-    /// Returns a Tollgate in memory, or with a separate Redis on `redis_port`.
+    /// Returns a Tollgate in memory, with a separate Redis on a port, or with a Redis Cluster whose
+    /// primaries have these ports.
     pub(crate) async fn tollgate(
         name: &'static str,
         program: &Path,
         configuration: &Path,
-        redis_port: Option<u16>,
+        redis_ports: &[u16],
         kinds: &[Kind],
     ) -> Result<Row, String> {
-        let redis = match redis_port {
-            Some(port) => Some((redis(port).await?, port)),
-            None => None,
+        let (engine, redis) = match redis_ports {
+            [] => ("embedded".to_owned(), Vec::new()),
+            [port] => (format!("redis://127.0.0.1:{port}"), vec![redis(*port, &[]).await?]),
+            [first, ..] => {
+                (format!("redis+cluster://127.0.0.1:{first}"), cluster(redis_ports).await?)
+            }
         };
-        let engine =
-            redis_port.map_or("embedded".to_owned(), |port| format!("redis://127.0.0.1:{port}"));
+        let redis = redis.into_iter().zip(redis_ports.iter().copied()).collect();
         let configuration = configuration.to_str().ok_or("a path that is not text")?;
         let arguments = ["--engine", &engine, "--config", configuration, "--log-level", "warn"];
         let (server, url) = process::serve_by(program, arguments);
@@ -114,7 +120,7 @@ impl Row {
 
     /// Kills the row's Redis.
     pub(crate) fn kill_redis(&mut self) {
-        self.redis = None;
+        self.redis.clear();
     }
 
     /// Memory of the server, in KiB.
@@ -158,8 +164,8 @@ async fn open_and_close(address: SocketAddr) -> io::Result<()> {
 }
 
 /// Starts a Redis, and waits until it answers.
-pub(crate) async fn redis(port: u16) -> Result<Process, String> {
-    let mut redis = process::redis(port);
+pub(crate) async fn redis(port: u16, arguments: &[&str]) -> Result<Process, String> {
+    let mut redis = process::redis_with(port, arguments);
     let begun = monotonic();
     while !answers(port, redis.id()) {
         if !redis.runs() {
@@ -173,10 +179,43 @@ pub(crate) async fn redis(port: u16) -> Result<Process, String> {
     Ok(redis)
 }
 
+/// Starts the primaries of a Redis Cluster, and waits until they serve all slots.
+async fn cluster(ports: &[u16]) -> Result<Vec<Process>, String> {
+    let mut primaries = Vec::new();
+    for port in ports {
+        let file = loads::folder().join(format!("nodes-{port}.conf"));
+        let _ = fs::remove_file(&file);
+        let file = file.to_str().ok_or("a path that is not text")?;
+        let arguments = ["--cluster-enabled", "yes", "--cluster-config-file", file];
+        primaries.push(redis(*port, &arguments).await?);
+    }
+    let mut create = Command::new("redis-cli");
+    create.args(["--cluster", "create"]).args(ports.iter().map(|port| loopback(*port).to_string()));
+    let made =
+        create.arg("--cluster-yes").output().map_err(|error| format!("redis-cli: {error}"))?;
+    if !made.status.success() {
+        return Err(String::from_utf8_lossy(&made.stdout).into_owned());
+    }
+    let begun = monotonic();
+    while !ports.iter().all(|port| says(*port, "CLUSTER", "cluster_state:ok")) {
+        if begun.elapsed() > START {
+            return Err("the Cluster does not serve all slots".to_owned());
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    Ok(primaries)
+}
+
 /// Whether the Redis with this process id answers.
 fn answers(port: u16, id: u32) -> bool {
+    says(port, "INFO", &format!("process_id:{id}"))
+}
+
+/// Whether INFO, or CLUSTER INFO, has this line.
+fn says(port: u16, command: &str, line: &str) -> bool {
+    let section = if command == "INFO" { "server" } else { "INFO" };
     let info = redis::Client::open(format!("redis://127.0.0.1:{port}"))
         .and_then(|client| client.get_connection())
-        .and_then(|mut connection| redis::cmd("INFO").arg("server").query(&mut connection));
-    info.is_ok_and(|info: String| info.lines().any(|line| line == format!("process_id:{id}")))
+        .and_then(|mut connection| redis::cmd(command).arg(section).query(&mut connection));
+    info.is_ok_and(|info: String| info.lines().any(|found| found == line))
 }
