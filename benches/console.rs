@@ -1,5 +1,5 @@
-//! Cost of the console: the server's time for each page, and for open live pages, beside many
-//! pools, leases and queued tasks. Runs on both engines, with its own server and Redis.
+//! Cost of the console: the server's time for each page, and for open live pages, with many pools,
+//! leases and queued tasks. Runs on both engines, with its own server and Redis.
 //!
 //! `cargo bench --bench console [-- --quick]`
 

@@ -121,7 +121,7 @@ async fn memory(engine: &str, calls: usize) {
                     locks.acquire_lock(acquire(&name, format!("o{call}"), 60)).await.unwrap();
                 });
             }
-            // Stays below the calls that a server accepts at once.
+            // Stays below the calls that a server accepts at a time.
             while locks.clone().get_lock(last.clone()).await.unwrap().get_ref().waiters < all {
                 if let Some(early) = waits.try_join_next() {
                     panic!("a call does not wait: {early:?}");

@@ -47,7 +47,7 @@ pub fn main() -> ExitCode {
     match runtime {
         Ok(runtime) => {
             let code = runtime.block_on(run(command));
-            // A key set may still be on its way; nobody needs it any more.
+            // A key set may still be being fetched, but nobody needs it any more.
             runtime.shutdown_background();
             code
         }

@@ -8,8 +8,8 @@
 //!   clients of a server. [`tollgate_fleet`]: simulated devices that create load.
 //! - [`config`]: flags, environment and `tollgate.toml`, and its reload.
 //! - [`server`]: starts the transport; admin listener, health, drain, logs.
-//! - [`tollgate_http`]: the transport: connections and their limits, threads, TLS, load shedding, the
-//!   fast path of unary calls. Knows gRPC, and nothing of Tollgate.
+//! - [`tollgate_http`]: the transport: connections and their limits, threads, TLS, load shedding,
+//!   the fast path of unary calls. Knows gRPC, and nothing about Tollgate.
 //! - `tollgate_console`: pages of the admin listener for operators, in a browser; the feature
 //!   `console`.
 //! - [`tollgate_status`]: status and metrics for operators.

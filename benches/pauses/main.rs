@@ -8,8 +8,8 @@
 //! that other work of the machine does not count as a pause of the engine. During a sweep a second
 //! thread constantly makes calls about the pool and about keys of all shards. Its times are
 //! wall-clock times minus the time that Linux reports as waiting for a core. They include waiting
-//! for the sweep and for other threads, also while the sweep's thread waits for a core and holds
-//! the shard. With a folder, the engine has a data directory there. A control before and after
+//! for the sweep and for other threads, even while the sweep's thread waits for a core with the
+//! shard locked. With a folder, the engine has a data directory there. A control before and after
 //! measures the pauses that the machine adds to plain arithmetic.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "benchmarks")]

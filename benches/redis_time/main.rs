@@ -1,5 +1,5 @@
 //! Time that Redis spends on a decision: `usec` of `cmdstat_evalsha` (`INFO commandstats`) divided
-//! by the number of decisions, beside scripts that do no more than a counter needs.
+//! by the number of decisions, compared with scripts that do only what a counter needs.
 //! `cargo bench --bench redis_time -- --help`
 
 #![allow(

@@ -8,12 +8,12 @@ use crate::row::Row;
 
 /// Measures the time that Redis spends on a decision.
 ///
-/// The time is that of EVALSHA by the statistics of Redis (INFO commandstats), divided by the number
-/// of decisions. Verbs are called through a Tollgate server with its own Redis. Prototypes, which
-/// show what is possible, run on the same Redis.
+/// The time is that of EVALSHA in Redis's own statistics (INFO commandstats), divided by the number
+/// of decisions. Verbs are called through a Tollgate server with its own Redis. Prototypes on the
+/// same Redis show what is possible.
 ///
-/// All rows are measured in turn, several times, so that other work of the machine affects them
-/// alike; the smallest result is printed. Each reply is checked. Needs Linux and redis-server.
+/// All rows are measured in turn, several times, so that other work on the machine affects them
+/// equally; the smallest result is printed. Each reply is checked. Needs Linux and redis-server.
 #[derive(Debug, Parser)]
 #[command(name = "cargo bench --bench redis_time --", after_help = EXAMPLES)]
 pub(crate) struct Options {

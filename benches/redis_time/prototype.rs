@@ -8,8 +8,8 @@ use crate::{keys::name, site::Site};
 
 /// The limit of each script, which no run reaches.
 const MAX: u64 = 500_000;
-/// The window in ms. A token of the GCRA comes back after a minute, so each check finds the usage of
-/// earlier ones.
+/// The window in ms. A token of the GCRA is refilled after a minute, so each check finds the usage
+/// of earlier ones.
 const WINDOW: u64 = MAX * 60_000;
 /// Numbers of a check in a reply: whether it was refused, the count, the rest of the window.
 const NUMBERS: usize = 3;
@@ -43,7 +43,7 @@ impl Prototype {
         }
     }
 
-    /// Checks keys by one EVALSHA.
+    /// Checks keys with one EVALSHA.
     pub(crate) async fn call(self, site: &Site, numbers: impl Iterator<Item = u64>) {
         let script = Script::new(self.text());
         let mut call = script.prepare_invoke();

@@ -8,8 +8,8 @@ use crate::{
     verb::{BATCHES, Column},
 };
 
-/// Share by which the decisions of a script call may differ from their column before the table shows
-/// their number: the server also makes about 10 script calls of its own, every 0.6 s.
+/// Fraction by which the number of decisions per script call may differ from its column before the
+/// table shows it. The server also makes about 10 script calls of its own every 0.6 s.
 const TOLERANCE: f64 = 0.15;
 
 /// The results of a run; its `Display` writes the table.
@@ -41,7 +41,8 @@ impl Report {
         }
     }
 
-    /// Returns the time of a row in its last column, divided by that of its reference in this column.
+    /// Returns the time of a row in its last column, divided by its reference's time in that
+    /// column.
     fn ratio(&self, line: &Line) -> Option<f64> {
         let reference = self.lines.iter().find(|other| line.row.refers_to(&other.row))?;
         let times = line.times.into_iter().zip(reference.times).rev();

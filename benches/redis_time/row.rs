@@ -14,8 +14,8 @@ use crate::{
     verb::{Column, Verb},
 };
 
-/// Decisions of a run, by the position of its column: enough for a run of about 0.1 s. The number of
-/// script calls is a multiple of 50, because Redis makes a step of Lua's garbage collection after
+/// Decisions of a run, by the position of its column: enough for a run of about 0.1 s. The number
+/// of script calls is a multiple of 50, because Redis runs a step of Lua's garbage collection after
 /// every 50 of them.
 const DECISIONS: [u64; 4] = [1_000, 3_200, 4_800, 10_000];
 /// Decisions before the first round for a row whose names are not stored in advance.

@@ -16,7 +16,7 @@ pub(crate) async fn stock(site: &Site) {
     site.stock.clone().set_stock(request).await.unwrap();
 }
 
-/// Reserves one piece for a new order.
+/// Reserves one unit for a new order.
 pub(crate) async fn reserve(site: &Site, order: u64) {
     let request = pb::ReserveStockRequest {
         sku: SKU.into(),

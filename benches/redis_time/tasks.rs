@@ -83,7 +83,7 @@ pub(crate) async fn admit_to_full(site: &Site, numbers: impl Iterator<Item = u64
     }
 }
 
-/// Takes the slot of [`FULL`], for longer than any run.
+/// Occupies the only slot of [`FULL`] for longer than any run.
 pub(crate) async fn fill(site: &Site) {
     let holder = pb::AdmitTaskRequest {
         device_id: "holder".into(),
@@ -94,7 +94,7 @@ pub(crate) async fn fill(site: &Site) {
     assert_eq!(answers[0].decision(), AdmitDecision::Admitted);
 }
 
-/// Admits tasks by calls of [`BATCH_MAX`], one after the other.
+/// Admits tasks in calls of [`BATCH_MAX`] tasks, one after the other.
 pub(crate) async fn admit_in_turn(site: &Site, pool: &str, numbers: Range<u64>) {
     for first in numbers.clone().step_by(BATCH_MAX as usize) {
         admit(site, pool, first..numbers.end.min(first + BATCH_MAX)).await;

@@ -19,7 +19,7 @@ pub(crate) enum Verb {
     CompleteTask,
     /// RenewTasks of admitted tasks.
     RenewTask,
-    /// AdmitTasks of a full pool.
+    /// AdmitTasks for a full pool.
     AdmitTaskFull,
     /// ReserveStock of one sku.
     ReserveStock,
@@ -34,22 +34,22 @@ pub(crate) enum Verb {
 /// How the decisions of a run are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Column {
-    /// One call with this number of decisions after the other.
+    /// Calls with this number of decisions, one after the other.
     Bulk(u64),
     /// This number of calls in flight on one connection.
     InFlight(u64),
 }
 
-/// Decisions of a call, by position of the column.
+/// Decisions per call, by position of the column.
 pub(crate) const BATCHES: [u64; 4] = [1, 8, 32, BATCH_MAX];
-/// Decisions of the longest call, which is the longest that CheckRates accepts.
+/// Decisions of the longest call: the maximum that CheckRates accepts.
 pub(crate) const BATCH_MAX: u64 = 100;
 const BULK: &[Column] =
     &[Column::Bulk(1), Column::Bulk(8), Column::Bulk(32), Column::Bulk(BATCH_MAX)];
 const SINGLE: &[Column] = &[Column::InFlight(1), Column::InFlight(32)];
 
 impl Verb {
-    /// Returns the columns of the table that the verb has.
+    /// Returns the columns of the table in which the verb has a value.
     pub(crate) fn columns(self) -> &'static [Column] {
         match self {
             Verb::Prototype(_)
@@ -65,7 +65,7 @@ impl Verb {
         }
     }
 
-    /// Returns the decisions of a call of a verb without a bulk call.
+    /// Returns the number of decisions per call of a verb without a bulk call.
     pub(crate) fn decisions(self) -> u64 {
         match self {
             Verb::ShouldRateLimit(descriptors) => descriptors,

@@ -9,7 +9,7 @@ import (
 const (
 	// checkLogPeriod is the time between two lines about the same policy and effect.
 	checkLogPeriod = 10 * time.Second
-	// checkLogKinds is the number of kinds of lines. All further ones share the pace of one.
+	// checkLogKinds is the number of kinds of lines. All further kinds share one limit.
 	checkLogKinds = 100
 )
 

@@ -12,8 +12,8 @@ import (
 	pb "github.com/tollgate/tollgate/clients/go/tollgatepb"
 )
 
-// Client is a connection to one or more servers. Make it once and share it: all its methods
-// can be called concurrently.
+// Client is a connection to one or more servers. Create it once and share it: all its methods can
+// be called concurrently.
 type Client struct {
 	config Config
 	clock  *clock.Clock
@@ -63,8 +63,8 @@ func New(config Config) (*Client, error) {
 	return client, nil
 }
 
-// Close closes all permits and locks, and ends all calls and connections. Leases without a
-// result end on the server at their expiry, locks too.
+// Close closes all permits and locks, and ends all calls and connections. Leases without a result
+// end on the server at their expiry, and so do locks.
 func (c *Client) Close() error {
 	c.keeper.close()
 	c.claims.close()
@@ -152,7 +152,7 @@ func repeatable(e *Error) bool {
 	}
 }
 
-// sleep waits for d. It returns false if the context ends before.
+// sleep waits for d. It returns false if the context ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if end, set := ctx.Deadline(); set && time.Until(end) < d {
 		return false

@@ -23,7 +23,7 @@ const (
 	DefaultRetryFor = 5 * time.Second
 )
 
-// Config has the settings of a [Client]. Only Addresses is required.
+// Config contains the settings of a [Client]. Only Addresses is required.
 type Config struct {
 	// Addresses are the servers, as "host:port". Calls go to them in turn. Servers that
 	// report themselves as not serving are skipped while another one serves. So is a server
@@ -104,10 +104,10 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// LoadTLS returns TLS settings from PEM files. ca has the authorities of the server's
-// certificate. cert and key have the certificate and key of the client, or are empty; they are
-// read again for every connection. serverName is the name in the server's certificate. Empty:
-// the host of the address.
+// LoadTLS returns TLS settings from PEM files. ca contains the authorities of the server's
+// certificate. cert and key contain the certificate and key of the client, or are empty; they are
+// read again for every connection. serverName is the name in the server's certificate. Empty: the
+// host of the address.
 func LoadTLS(ca, cert, key, serverName string) (*tls.Config, error) {
 	pem, err := os.ReadFile(ca)
 	if err != nil {

@@ -86,7 +86,7 @@ func (p plainText) ClientHandshake(ctx context.Context, authority string, conn n
 	return &firstBytes{Conn: conn, refusal: p.refusal}, info, nil
 }
 
-// Clone returns credentials that share what was noticed.
+// Clone returns credentials that share the recorded refusal.
 func (p plainText) Clone() credentials.TransportCredentials {
 	return plainText{p.TransportCredentials.Clone(), p.refusal}
 }

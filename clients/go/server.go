@@ -69,7 +69,7 @@ func (s *server) recover(conn *grpc.ClientConn) {
 		case codes.OK:
 			healthy = answer.GetStatus() == healthpb.HealthCheckResponse_SERVING
 		case codes.Unimplemented, codes.Unauthenticated, codes.PermissionDenied:
-			healthy = true // It answers, but has no health for this caller.
+			healthy = true // It answers, but reports no health to this caller.
 		case codes.Canceled: // The client is closed.
 			return
 		}

@@ -23,7 +23,7 @@ func (c *Client) Stock(sku string) *Stock {
 	return &Stock{c, sku}
 }
 
-// StockStatus are the quantities of a sku: OnHand = Available + Reserved.
+// StockStatus contains the quantities of a sku: OnHand = Available + Reserved.
 type StockStatus struct {
 	// OnHand is the quantity on hand, including reserved ones.
 	OnHand uint64
@@ -110,7 +110,7 @@ type ReserveAnswer struct {
 	RetryAfter time.Duration
 	// BuyerQuantity is the quantity that the buyer has, on BuyerLimit.
 	BuyerQuantity uint64
-	// Stock are the quantities now.
+	// Stock contains the current quantities.
 	Stock StockStatus
 }
 
@@ -200,7 +200,7 @@ type ConfirmAnswer struct {
 	Outcome ConfirmOutcome
 	// Retaken is true if the hold had lapsed, and the quantity was taken again.
 	Retaken bool
-	// Stock are the quantities now.
+	// Stock contains the current quantities.
 	Stock StockStatus
 }
 

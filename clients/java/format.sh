@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Formats the sources; with --check only tells which files differ.
+# Formats the sources; with --check only reports which files differ.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 version=1.28.0

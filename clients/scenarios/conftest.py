@@ -43,7 +43,7 @@ def pytest_generate_tests(metafunc):
 
 
 class World:
-    """What the scenarios of one engine share: a Redis, a server and its observer."""
+    """The resources that scenarios of one engine share: a Redis, a server and its observer."""
 
     def __init__(self, engine: str):
         self.engine = engine
@@ -53,7 +53,7 @@ class World:
         self.observer = Observer(self.server.address)
 
     def new_server(self, **options) -> Server:
-        """Starts a server with state of its own."""
+        """Starts a server with its own state."""
         options.setdefault("prefix", f"p{next(self._prefixes)}")
         engine = self.redis.url if self.redis else "embedded"
         return Server(engine, **options)
@@ -177,7 +177,7 @@ def client(connect, server) -> Client:
 
 @pytest.fixture
 def proxy(server, cleanup) -> Proxy:
-    """A fault proxy before the shared server."""
+    """A fault proxy in front of the shared server."""
     proxy = Proxy(server.address)
     cleanup.append(proxy)
     return proxy

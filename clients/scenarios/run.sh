@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Plays the common scenarios with the runners of the client libraries.
+# Runs the common scenarios with the runners of the client libraries.
 #
 #   run.sh [LANGUAGE…] [-- ARGUMENT OF PYTEST…]
 #
-# Without languages it plays all. It skips a language whose tool chain or runner is missing.
-# Exit codes: 0 all played scenarios passed, 1 a scenario failed, 2 wrong arguments or no server
-# program, 77 no language could be played.
+# Without languages it runs all. It skips a language whose tool chain or runner is missing.
+# Exit codes: 0 all scenarios that ran passed, 1 a scenario failed, 2 wrong arguments or no server
+# program, 77 no language could be run.
 set -euo pipefail
 # shellcheck source=clients/scenarios/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-# Failed scenarios are played once more, alone: if a machine stalls for a second, the short leases
+# Failed scenarios are run once more, alone: if a machine stalls for a second, the short leases
 # of a scenario end. They fail if they fail again.
 play() {
     local code=0

@@ -1,4 +1,4 @@
-"""Admission: the answers of a pool, and what a permit says of its lease."""
+"""Admission: the answers of a pool, and what a permit says about its lease."""
 
 from harness.paths import eventually
 

@@ -26,7 +26,7 @@ def test_an_error_says_its_reason(client, name):
 
 @pytest.mark.engines("embedded")
 def test_an_error_says_when_to_try_again(connect, world, cleanup, name):
-    # On Redis, names are counted from time to time.
+    # On Redis, names are counted periodically.
     settings = '[[namespace]]\nmatch = ""\nnames_max = 1\n'
     server = world.new_server(settings=settings)
     cleanup.append(server)
@@ -176,7 +176,7 @@ def test_thousands_of_calls_at_once(own_runner, proxy, observer, name):
 def unknown(proxy, rpc, service, **values):
     """Makes a server answer the next call with a value of a newer version."""
     answer = getattr(messages[service], f"{rpc}Response")(**values)
-    # Fields of messages that a library needs beside the value.
+    # Fields of messages that a library needs besides the value.
     if rpc == "AdmitTask":
         answer.usage.capacity = 1
     proxy.reply(rpc, answer)

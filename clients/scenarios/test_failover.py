@@ -65,7 +65,7 @@ def _try(action):
 
 def test_a_lease_that_a_failover_loses_is_lost(connect, engine, sentinels, failing_server,
                                                cleanup, name):
-    """The replica never got the lease. Its holder must not go on for longer than the lease."""
+    """The replica never got the lease. Its holder must not continue beyond the lease."""
     observer = Observer(failing_server.address)
     cleanup.append(observer)
     client = connect(failing_server.address)

@@ -152,7 +152,7 @@ def test_a_limit_without_retry_info_is_not_repeated(faulty, proxy, name):
 
 
 def test_retry_info_is_honoured(connect, proxy, name):
-    """A server that asks for more time than there is gets no repeat before."""
+    """If RetryInfo asks for more time than the call has, the call is not repeated early."""
     client = connect(proxy.address)
     proxy.answer("NextSequence", UNAVAILABLE, retry_after=600, times=100)
     call = client.send("next", name=name)

@@ -48,7 +48,7 @@ def test_a_keeper_survives_a_lost_renewal(faulty, proxy, observer, name, fault):
     faulty.admit(handle="a", pool=name, device="d-1", task="t-1", lease=4)
     lost = getattr(proxy, fault)("RenewTask")
     assert lost.fired.wait(20)
-    # Renewals go on until the lease of the admission is long over.
+    # Renewals continue until long after the admitted lease would have ended.
     time.sleep(4)
     assert faulty.permit(handle="a")["valid"] is True
     assert faulty.events("lost", "a") == []
@@ -87,7 +87,7 @@ def test_lost_comes_before_the_end_of_the_lease(connect, observer, name, proxy):
         late = [task for task in tasks if read[task] >= ends[task]]
         if not late:
             return
-    # Reading an event late proves nothing on a busy machine; three times is no chance.
+    # Reading an event late proves nothing on a busy machine; three times is no coincidence.
     raise AssertionError(f"lost came after the end of the leases: {late}")
 
 

@@ -51,7 +51,7 @@ def test_lost_is_reported_once(client, observer, name):
     observer.evict(name, "d-1", "t-1")
     client.await_lost("a")
     client.complete(handle="a")
-    # Another permit is lost later: by then a second event of the first one would be there.
+    # Another permit is lost later: by then a second event of the first one would have arrived.
     client.admit(handle="b", pool=name, device="d-2", task="t-2", lease=0.8, keeper=False)
     client.await_lost("b")
     assert len(client.events("lost", "a")) == 1

@@ -47,7 +47,7 @@ def test_a_bad_cost_is_an_error_with_its_field(client):
 
 @pytest.mark.parametrize("fault", ["lose_reply", "cut_reply", "cut_request"])
 def test_a_lost_check_is_spent_once(faulty, proxy, observer, name, fault):
-    """The library generates an id and keeps it over repeats."""
+    """The library generates an id, and its retries keep it."""
     lost = getattr(proxy, fault)("CheckRate")
     assert faulty.check(key=name, policy="many")["allowed"] is True
     assert lost.fired.is_set()

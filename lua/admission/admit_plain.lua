@@ -1,5 +1,5 @@
--- Grants leases to new tasks: the plain form of admission/admit.lua, for tasks without a record, in a
--- pool without queued tasks, waiters, failover holds, and listed leases that have ended.
+-- Grants leases to new tasks: the plain form of admission/admit.lua, for tasks without a record, in
+-- a pool without queued tasks, waiters, failover holds or listed leases that have ended.
 --
 -- @include digits fencing plain plain_grant pool_event spread task
 --
@@ -17,7 +17,7 @@
 -- argv[5] max_attempts default, 1..1000.
 -- argv[6] retention_ms ms, 60000..2592000000.
 -- argv[7] history events kept at least, 100..1000000.
--- argv[8] request device and task, joined by \31 and ended by 0; lease duration u32, ms, 0 for the
+-- argv[8] request device and task, joined by \31, NUL-terminated; lease duration u32, ms, 0 for the
 --         pool's; seed u32, spreads retry_after; lists u8, 1 if a full answer lists the holders.
 -- Shared keys[1..6], argv[1..7]
 -- Plain 6
@@ -29,7 +29,7 @@
 --        leases, TTL: the same and 24 h; events, TTL: 24 h.
 -- Cost O(log leases): 12 µs.
 local GRANTED, FULL, NUMBERS = 0, 2, '<I8I8I8I8I8I8'
-local ITEM = '<sI4I4BI4' -- a request, and the number of equal ones
+local ITEM = '<sI4I4BI4' -- a request, and how many equal requests it stands for
 
 -- Appends the reply of a full pool.
 local function refuse(pool, seed)
@@ -41,7 +41,7 @@ local function refuse(pool, seed)
   plain_reply(pack(NUMBERS, FULL, pool.capacity, pool.in_use, retry, 0, pool.wait), 1)
 end
 
--- Returns the pool, and whether some of the tasks have a record; nil if the pool is not plain.
+-- Returns the pool, and whether any of the tasks has a record; nil if the pool is not plain.
 local function open(at, first, number, argument)
   local pool = plain_grant_open(at, first, number, argument)
   if not pool or pool.paused == 1 or pool.capacity == 0 or call('ZCARD', pool.leases) > pool.in_use then
@@ -73,7 +73,7 @@ local function decide(at, first, _, argument, number, items)
         plain_grant_flush(pool)
       end
       if has_record or times > 1 or is_full and lists == 1 then
-        pool = nil -- requests for one pool are decided in order: the following ones are declined too
+        pool = nil -- requests for one pool are decided in order: once one is declined, so are the rest
       elseif is_full then
         refuse(pool, seed)
       else

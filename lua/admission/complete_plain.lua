@@ -1,5 +1,5 @@
--- Stores the results of running tasks: the plain form of admission/complete.lua, for tasks that were
--- not queued, in a pool without queued tasks and waiters.
+-- Stores the results of running tasks: the plain form of admission/complete.lua, for tasks that
+-- were not queued, in a pool without queued tasks or waiters.
 --
 -- @include digits events plain plain_pool plain_write pool_event task
 --
@@ -17,7 +17,7 @@
 -- argv[5] max_attempts default, 1..1000.
 -- argv[6] retention_ms ms, 60000..2592000000.
 -- argv[7] history events kept at least, 100..1000000.
--- argv[8] report device and task, joined by \31 and ended by 0; compares u8, 0 to accept any token;
+-- argv[8] report device and task, joined by \31, NUL-terminated; compares u8, 0 to accept any token;
 --         the lease's fencing token u64; outcome '1' succeeded, '2' failed; length of the result
 --         u32, and the result.
 -- Shared keys[1..6], argv[1..7]
@@ -28,9 +28,9 @@
 -- Writes task, TTL: the retention; leases (removes); events, TTL: 24 h.
 -- Cost O(log leases): 12 µs, and 80 µs with a result of 64 KiB.
 local COMPLETED, NUMBERS = 0, '<I8I8I8'
-local ITEM = '<sBI8c1I4c0I4' -- a report, and the number of equal ones
+local ITEM = '<sBI8c1I4c0I4' -- a report, and how many equal reports it stands for
 
--- Reads the reports up to the first that is not plain. Returns the number of plain ones.
+-- Reads the reports up to the first that is not plain. Returns how many precede it.
 local function read_reports(pool, texts, first, number, items)
   local from, forget, done, plain = 5, now + pool.retention, {}, 0
   local suffix = '  ' .. digits(now) .. ' '

@@ -1,5 +1,5 @@
--- Extends running leases: the plain form of admission/renew.lua, for tasks that were not queued, in a
--- pool without queued tasks, waiters and failover holds.
+-- Extends running leases: the plain form of admission/renew.lua, for tasks that were not queued, in
+-- a pool without queued tasks, waiters or failover holds.
 --
 -- @include digits plain plain_grant plain_pool pool_event task
 --
@@ -17,7 +17,7 @@
 -- argv[5] max_attempts default, 1..1000.
 -- argv[6] retention_ms ms, 60000..2592000000.
 -- argv[7] history events kept at least, 100..1000000.
--- argv[8] request device and task, joined by \31 and ended by 0; compares u8, 0 to accept any token;
+-- argv[8] request device and task, joined by \31, NUL-terminated; compares u8, 0 to accept any token;
 --         the lease's fencing token u64; lease duration u32, ms, 0 for the pool's.
 -- Shared keys[1..6], argv[1..7]
 -- Plain 4
@@ -28,7 +28,7 @@
 --        leases, TTL: the same and 24 h; events, TTL: 24 h.
 -- Cost O(log leases): 14 µs.
 local RENEWED = 0
-local ITEM = '<sBI8I4I4' -- a request, and the number of equal ones
+local ITEM = '<sBI8I4I4' -- a request, and how many equal requests it stands for
 
 local function decide(at, first, _, argument, number, items)
   local pool, texts = plain_grant_open(at, first, number, argument)
@@ -48,7 +48,7 @@ local function decide(at, first, _, argument, number, items)
     else
       if pool then
         plain_grant_flush(pool)
-        pool = nil -- requests for one pool are decided in order: the following ones are declined too
+        pool = nil -- requests for one pool are decided in order: once one is declined, so are the rest
       end
       plain_reply(pack('<I8I8I8I8', PLAIN_DECLINED, 0, 0, 0), times)
     end

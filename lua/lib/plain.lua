@@ -4,7 +4,7 @@
 local PLAIN_DECLINED = 255
 local plain_replies, plain_failed, plain_message = {}, nil, nil
 
--- Appends `times` equal replies.
+-- Appends a reply `times` times.
 local function plain_reply(reply, times)
   local last = #plain_replies
   for i = last + 1, last + times do

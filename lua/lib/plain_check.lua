@@ -13,7 +13,7 @@ local function plain_check_set(key, text, value, ttl)
   return call('SET', key, value, 'PX', ttl, 'NX')
 end
 
--- Returns whether an absent text means that the key does not exist.
+-- Returns false if the key exists although its text is absent: its value has another type.
 local function plain_check_is_absent(key, text)
   return text or call('EXISTS', key) == 0
 end
@@ -36,7 +36,7 @@ local function plain_check_row(first, bans, number, items, check)
       plain_check_last = key
       plain_check_is_plain = not has_bans or call('EXISTS', KEYS[bans + i]) == 0
     end
-    -- Checks of one key are decided in order: after one that is not plain, none is.
+    -- Checks of one key are decided in order: once one is not plain, the ones after it are not either.
     plain_check_is_plain = plain_check_is_plain and check(key, text, cost, times)
     if not plain_check_is_plain then
       plain_reply(pack(PLAIN_CHECK_REPLY, PLAIN_DECLINED, 0, 0, 0, 0), times)

@@ -1,4 +1,4 @@
--- Leases that a plain script grants or extends. They are written together.
+-- Leases that a plain script grants or extends, which are written together.
 --
 -- @include digits events plain plain_pool plain_write task
 
@@ -43,8 +43,8 @@ local function plain_grant_open(at, first, number, argument)
   return pool, texts
 end
 
--- Adds a lease that begins or continues now, its event and its reply. Lease durations are in ms, 0 for
--- the pool's.
+-- Adds a lease that is granted or extended now, with its event and its reply. `lease_ms` is its
+-- duration, 0 for the pool's.
 local function plain_grant_add(pool, task_key, member, state, token, grant, lease_ms, event, reply)
   local expire = now + (lease_ms > 0 and lease_ms or pool.lease_ms) * 1000
   local slot_end = expire + pool.grace

@@ -1,4 +1,4 @@
--- Locks for the plain scripts of locks: locks without waiters, and one decision on each.
+-- The plain scripts of locks: locks without waiters, and one decision on each lock.
 --
 -- @include lock plain
 

@@ -28,8 +28,8 @@ local function plain_pool_open(at, first, number, argument)
 end
 
 -- Decodes the record of a running lease whose task was not queued: token, grant, expire, slot end, and
--- the member of the lease; nil for any other record, or if the token is not the lease's. With `compares`
--- 0 any token is.
+-- the member of the lease; nil for any other record, or if the token is not the lease's. If `compares`
+-- is 0, any token is accepted.
 local function plain_pool_lease(record, member, compares, token)
   if not record or #record ~= TASK_HEAD_BYTES then
     return nil

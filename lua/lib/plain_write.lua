@@ -1,9 +1,10 @@
--- Writes of plain scripts for several decisions together.
+-- Writes the changes of several decisions of a plain script together.
 --
 -- @include failure plain
 
--- Writes the changes of `number` decisions with `write(state)`. If that fails, they may have changed
--- something: they fail with its message, and the rest of the call is undecided.
+-- Writes the changes of `number` decisions with `write(state)`. If that fails, some changes may
+-- have been written, so these decisions fail with its message, and the rest of the call stays
+-- undecided.
 local function plain_write(state, number, write)
   local written, raised = pcall(write, state)
   if not written then

@@ -1,5 +1,5 @@
 -- Decides all items of a call in order, for the plain form of a verb: its common case, in a script
--- that holds nothing else. The verb's own script decides the other items afterwards.
+-- that contains nothing else. The verb's own script decides the other items afterwards.
 --
 -- KEYS  the shared keys of each row of items that have them in common; then, for each key of an
 --       item, that key of every item

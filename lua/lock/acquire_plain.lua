@@ -1,11 +1,11 @@
--- Grants free locks: the plain form of lock/acquire.lua, for calls that do not wait, and locks without
--- waiters.
+-- Grants free locks: the plain form of lock/acquire.lua, for calls that do not wait and locks that
+-- have no waiters.
 --
 -- @include fencing lock plain plain_lock
 --
 -- keys[1] lock string: the lock's record.
 -- keys[2] queue zset: waiters by ticket.
--- argv[1] request owner, ended by 0; length of the lease u64, ms, 1..2592000000.
+-- argv[1] request owner, NUL-terminated; lease duration u64, ms, 1..2592000000.
 -- Plain 4
 --
 -- Returns {0 acquired, token, grant, expire}.

@@ -1,11 +1,11 @@
--- Ends leases of locks: the plain form of lock/release.lua, for owners that hold them, and locks
--- without waiters.
+-- Ends leases of locks: the plain form of lock/release.lua, for calls of the holder and locks that
+-- have no waiters.
 --
 -- @include lock plain plain_lock
 --
 -- keys[1] lock string: the lock's record.
 -- keys[2] queue zset: waiters by ticket.
--- argv[1] request owner, ended by 0; the lease's fencing token u64, 0 to accept any.
+-- argv[1] request owner, NUL-terminated; the lease's fencing token u64, 0 to accept any.
 -- Plain 1
 --
 -- Returns {0 released}.

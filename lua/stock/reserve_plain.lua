@@ -1,5 +1,5 @@
 -- Reserves quantities for new orders: the plain form of stock/reserve.lua, for orders without a
--- record, and skus without lapsed holds.
+-- record and skus without lapsed holds.
 --
 -- @include digits order plain plain_write stock
 --
@@ -7,7 +7,7 @@
 -- keys[2] holds zset: holds of orders by end.
 -- keys[3] buyers hash: quantity that each buyer has reserved and bought.
 -- keys[4] order_key string: the order's record.
--- argv[1] request order, buyer (may be empty), each ended by 0; quantity u32; hold u64, µs; limit u64, 0 for none.
+-- argv[1] request order, buyer (may be empty), each NUL-terminated; quantity u32; hold u64, µs; limit u64, 0 for none.
 -- Shared keys[1..3]
 -- Plain 5
 --
@@ -18,7 +18,7 @@
 -- Writes stock, holds, buyers, permanent; order, TTL: hold and 24 h.
 -- Cost O(log holds): 12 µs.
 local RESERVED, SHORT, BUYER_LIMIT = 0, 3, 4
-local ITEM, NUMBERS = '<ssI4I8I8I4', '<I8I8I8I8I8' -- a request, and the number of equal ones
+local ITEM, NUMBERS = '<ssI4I8I8I4', '<I8I8I8I8I8' -- a request, and how many equal requests it stands for
 
 -- Returns the stock with its keys; nil if the sku is not plain.
 local function open(at, first, number)
@@ -57,7 +57,7 @@ local function flush(stock)
   end
 end
 
--- Returns the µs until a hold ends, 0 if the end of no hold would free enough.
+-- Returns the µs until the next hold ends, 0 if waiting for holds to end cannot help.
 local function wait(stock, quantity)
   local listed = call('ZRANGE', stock.keys.holds, 0, 0, 'WITHSCORES')[2]
   local first = min(tonumber(listed) or TIME_MAX, stock.first_end)
@@ -96,7 +96,7 @@ local function decide(at, first, _, argument, number, items)
     order, record.buyer, record.quantity, record.hold, record.limit, times, from = scan(ITEM, items, from)
     local has_record = stock and (stock.orders[order_key] or stock.has_records and call('EXISTS', order_key) == 1)
     if stock and (has_record or times > 1) then
-      stock = flush(stock) -- requests for one sku are decided in order: the following ones are declined too
+      stock = flush(stock) -- requests for one sku are decided in order: once one is declined, so are the rest
     end
     if stock then
       decide_one(stock, order_key, order, record)

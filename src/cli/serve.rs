@@ -29,7 +29,7 @@ use tollgate_telemetry::metrics::{self, configuration};
 
 /// Open files other than callers' connections: the admin listener, the store, the log.
 const OTHER_FILES: u64 = 512;
-/// Length of the accept queue: a whole fleet may reconnect at once.
+/// Length of the accept queue: a whole fleet may reconnect simultaneously.
 const BACKLOG: u32 = 4096;
 
 /// Runs `tollgate serve`: configuration, logs, engine, listener, then the server until a signal.

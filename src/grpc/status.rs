@@ -30,7 +30,7 @@ const FIELDS_IN_MESSAGE: usize = 8;
 // Retry delays for callers.
 const RETRY_UNAVAILABLE: Duration = Duration::from_secs(1);
 const RETRY_OVERLOADED: Duration = Duration::from_millis(100);
-/// Lines about unknown policies: one in a minute for each name, for so many names.
+/// Limits the lines about unknown policies: one a minute for each name, for up to 64 names.
 static UNKNOWN_POLICIES: LinePaces<String> = LinePaces::new(1, Duration::from_secs(60), 64);
 /// Maximum number of bytes of a name in such a line.
 const POLICY_BYTES_MAX: usize = 256;
@@ -85,8 +85,8 @@ pub(super) fn of_all<T>(outcomes: &[Result<T, Error>]) -> Option<Error> {
     unsure.or_else(|| errors().find(|error| !matches!(error, Error::Corrupt(_)))).cloned()
 }
 
-/// Returns the error of a call whose answer has a status for a decision that was not taken, but
-/// none for a decision with an unknown outcome.
+/// Returns the error of a call whose answer has a status for a decision that was not made, but none
+/// for a decision with an unknown outcome.
 pub(super) fn none_known<T>(outcomes: &[Result<T, Error>]) -> Option<Error> {
     let errors = || outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
     match errors().find(|error| error.is_unsure()) {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn h7_a_call_is_unavailable_only_where_nothing_of_it_was_taken() {
+    fn h7_a_call_is_unavailable_only_if_none_of_its_decisions_was_executed() {
         let (taken, refused) = (Ok(()), Err(Error::Unavailable("OOM".to_owned())));
         let (unsure, damaged) = (Err(Error::DeadlineExceeded), Err(Error::Corrupt("x".to_owned())));
         let call = |outcomes: [&Result<(), Error>; 3]| outcomes.map(Clone::clone);

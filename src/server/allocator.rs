@@ -75,7 +75,7 @@ mod tests {
 
     /// A new version of mimalloc may renumber the options. No other option defaults to 1000.
     #[test]
-    fn the_option_has_the_number_that_we_know() {
+    fn the_option_has_the_expected_number() {
         assert!(std::env::var_os("MIMALLOC_PURGE_DELAY").is_none(), "unset it");
         assert_eq!(purge_delay(), PURGE_DELAY_DEFAULT);
     }

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_first_check_is_answered_by_the_store_s_state() {
+    async fn the_first_check_reports_the_state_of_the_store() {
         for (state, expected) in [
             (StoreState::Down, ServingStatus::NotServing),
             (StoreState::Refusing, ServingStatus::NotServing),

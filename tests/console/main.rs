@@ -1,7 +1,7 @@
-//! The web console, played in a real browser: headless Chromium, through chromedriver.
+//! The web console, tested in a real browser: headless Chromium, through chromedriver.
 //!
-//! `tests/run.sh` installs Chromium with apt-get and axe-core with npm, and names the latter by
-//! `TOLLGATE_TEST_AXE`. Without them these tests say so and pass, or fail if
+//! `tests/run.sh` installs Chromium with apt-get and axe-core with npm, and sets
+//! `TOLLGATE_TEST_AXE` to the latter. Without them these tests say so and pass, or fail if
 //! `TOLLGATE_TEST_REQUIRE_TOOLS` is set.
 
 #![allow(

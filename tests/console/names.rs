@@ -1,4 +1,4 @@
-//! Sequences, locks, stock and events: the pages agree with the API, and the actions act.
+//! Sequences, locks, stock and events: the pages agree with the API, and the actions work.
 
 use crate::{
     browser::Browser,

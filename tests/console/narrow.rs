@@ -9,8 +9,8 @@ use crate::{
 
 const WIDTH: u32 = 360;
 
-/// The elements that are wider than their place or than the window, and the words of up to 18 letters
-/// that are broken. Hidden texts are left out, and fields, whose text scrolls.
+/// The elements that are wider than their place or than the window, and the words of up to 18
+/// letters that are broken. Skips hidden text, and input fields, whose text scrolls.
 const FAULTS: &str = r"
     const found = [], name = one => `${one.localName}.${one.className} ${one.textContent.trim().slice(0, 60)}`;
     for (const one of document.querySelectorAll('body *:not(svg *, .quiet, .skip, input, select, option)')) {

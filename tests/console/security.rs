@@ -46,7 +46,7 @@ async fn only_a_caller_signs_in() {
     assert!(!browser.client.source().await.unwrap().contains(&console.operator.text));
     assert!(!console.log().contains(&console.operator.text));
 
-    // An expired session, and one that never was.
+    // An expired session, and one that never existed.
     browser.client.delete_cookie("tollgate_session").await.unwrap();
     post(&browser, "pause").await;
     assert!(!console.pool("a&b").await.config.unwrap().paused);
@@ -62,7 +62,7 @@ async fn only_a_caller_signs_in() {
     browser.click("button").await;
     browser.find("nav[aria-label=Pages]").await;
 
-    // Signed out: the old cookie is worthless, also where it is still sent.
+    // Signed out: the old cookie is worthless, even where it is still sent.
     let cookie = browser.client.get_named_cookie("tollgate_session").await.unwrap();
     browser.click("form[action='/logout'] button").await;
     browser.find("#token").await;

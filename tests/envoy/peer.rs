@@ -1,7 +1,7 @@
 //! The same requests to envoyproxy/ratelimit's own server and to Tollgate: the answers are equal.
 //!
-//! `tests/run.sh all` builds the server with Go, and names it by `TOLLGATE_TEST_RATELIMIT`. Without it
-//! these tests say so and pass, or fail if `TOLLGATE_TEST_REQUIRE_TOOLS` is set.
+//! `tests/run.sh all` builds the server with Go, and sets `TOLLGATE_TEST_RATELIMIT` to its folder.
+//! Without it these tests say so and pass, or fail if `TOLLGATE_TEST_REQUIRE_TOOLS` is set.
 
 mod compare;
 mod rules;
@@ -93,7 +93,7 @@ fn address(redis: &OwnRedis) -> String {
     format!("127.0.0.1:{}", redis.port)
 }
 
-/// Returns a folder with rules, as the peer wants it.
+/// Returns a folder with rules, laid out as the peer expects.
 fn root(files: &[(String, String)]) -> TempFolder {
     let folder = TempFolder::new();
     fs::create_dir_all(folder.path().join("config")).unwrap();

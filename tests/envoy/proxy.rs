@@ -1,7 +1,7 @@
 //! A real Envoy in front of an upstream asks Tollgate, with its filter's default timeout of 20 ms.
 //!
-//! `tests/run.sh all` installs Envoy, and names it by `TOLLGATE_TEST_ENVOY`. Without it these tests say
-//! so and pass, or fail if `TOLLGATE_TEST_REQUIRE_TOOLS` is set.
+//! `tests/run.sh all` installs Envoy, and sets `TOLLGATE_TEST_ENVOY` to it. Without it these tests
+//! say so and pass, or fail if `TOLLGATE_TEST_REQUIRE_TOOLS` is set.
 
 use std::{
     fs,
@@ -85,8 +85,8 @@ async fn upstream() -> (u16, AbortHandle) {
 }
 
 impl Proxy {
-    /// Starts a proxy that asks about a domain. With `deny` it refuses what it cannot ask. `tls` is
-    /// appended to the cluster of Tollgate.
+    /// Starts a proxy that asks about a domain. With `deny` it refuses requests that it cannot ask
+    /// about. `tls` is appended to the cluster of Tollgate.
     async fn start(program: &PathBuf, domain: &str, deny: bool, tls: &str, service: u16) -> Proxy {
         let folder = TempFolder::new();
         fs::create_dir_all(folder.path()).unwrap();
@@ -214,7 +214,7 @@ async fn a_proxy_is_a_caller_by_its_certificate() {
     let edge = Proxy::start(&program, "edge", true, &tls, server.server.port).await;
     edge.until("a", 200).await;
     edge.until("a", 429).await;
-    // The caller may not use this domain: the filter refuses what it cannot ask.
+    // The caller may not use this domain: the filter refuses requests that it cannot ask about.
     let other = Proxy::start(&program, "other", true, &tls, server.server.port).await;
     for _ in 0..5 {
         assert_eq!(other.get("a").await.0, 500);

@@ -24,8 +24,8 @@ descriptors:
     rate_limit: {unit: year, requests_per_unit: 3}
 ";
 
-/// Returns the count of a descriptor with a rule of a year: a limit of 1,000 in place of the
-/// rule's.
+/// Returns the count of a descriptor whose rule has a window of a year. The request overrides its
+/// limit with 1,000.
 async fn count(service: &Service, text: &str) -> u32 {
     let limit = Some(Override { requests_per_unit: 1000, unit: 6 });
     let look = Descriptor { limit, ..hits(text, 0) };

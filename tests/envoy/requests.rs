@@ -58,7 +58,7 @@ async fn other_algorithms_count_as_their_names_say(world: World) {
     let service = Service::new(world.is_redis(), &file()).await;
     service.world.advance(Duration::from_secs(59)).await;
     assert_eq!(service.passes(2, &[descriptor("sliding=1")]).await, 2);
-    // The next minute of the clock gives nothing back.
+    // The start of the next minute on the clock frees nothing.
     service.world.advance(Duration::from_secs(2)).await;
     let answer = service.ask(&[hits("sliding=1", 0)]).await;
     assert_eq!((codes(&answer), remaining(&answer)), (". .".to_owned(), vec![0]));

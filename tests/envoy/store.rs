@@ -1,5 +1,5 @@
-//! v13: the store is unreachable. Envoy's filter waits for 20 ms, then lets the request pass, so the
-//! answer must come before.
+//! v13: the store is unreachable. Envoy's filter waits for 20 ms, then lets the request pass, so
+//! the answer must arrive before that.
 
 use std::{fs, process::Command, time::Duration};
 

@@ -6,10 +6,10 @@
 //! forward and back by up to three days. The machine sleeps.
 //!
 //! Every answer is checked against the models, and after each start the whole state is read. A
-//! stock, the *mark*, is counted up before each write, also to the log: its value shows which state
-//! a process has found. That state must be an earlier state. It includes every acknowledged change,
-//! except the changes of one second: after a power loss under `interval`, after any end under
-//! `none`. Fencing tokens and values of sequences never repeat.
+//! stock, the *mark*, is incremented before each write, including writes to the log: its value
+//! shows which state a process has found. That state must be an earlier state. It includes every
+//! acknowledged change, except the changes of one second: after a power loss under `interval`,
+//! after any end under `none`. Fencing tokens and values of sequences never repeat.
 //!
 //! The engine's time is compared with the system clock. After a start it is neither behind that
 //! clock nor ahead of it, unless the clock was set back. It runs at its rate, and synced leases end

@@ -78,7 +78,7 @@ pub struct World {
     waiting: VecDeque<Waiting>,
     /// The models at each mark that may be the last one on the disk.
     known: Vec<(u64, Callers)>,
-    /// Counted up in the store before each write: shows which state a process has found.
+    /// Incremented in the store before each write: shows which state a process has found.
     mark: u64,
     /// The last mark that is certainly in the log.
     logged: u64,

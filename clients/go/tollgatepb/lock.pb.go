@@ -790,9 +790,9 @@ type ListLocksRequest struct {
 	// Lists only locks whose name begins with this text: up to 256 bytes of UTF-8 without
 	// control characters. Empty: all locks.
 	Prefix string `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
-	// Locks a page: 1 to 1,000. Default: 100.
+	// Maximum number of locks of the page: 1 to 1,000. Default: 100.
 	PageSize *uint32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	// next_page_token of the page before, of the same namespace and prefix; empty for the
+	// next_page_token of the previous page, of the same namespace and prefix; empty for the
 	// first.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -856,9 +856,9 @@ type ListLocksResponse struct {
 	// At most page_size locks; any page can be shorter, or empty.
 	// The listing ends with an empty next_page_token.
 	Locks []*Lock `protobuf:"bytes,1,rep,name=locks,proto3" json:"locks,omitempty"`
-	// The next page's token; empty after the last.
+	// The token of the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// Locks whose stored values cannot be read. They count for page_size.
+	// Locks whose stored values cannot be read. They count towards page_size.
 	Unreadable    []string `protobuf:"bytes,3,rep,name=unreadable,proto3" json:"unreadable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -264,7 +264,7 @@ type GetSequenceResponse struct {
 	// default namespace. 0 in other namespaces.
 	ServerValues uint64 `protobuf:"varint,4,opt,name=server_values,json=serverValues,proto3" json:"server_values,omitempty"`
 	// Number of script calls for values: waiting requests for one name share a call. 0 on the
-	// embedded engine and in other namespaces than the default one.
+	// embedded engine and in namespaces other than the default one.
 	ServerScriptCalls uint64 `protobuf:"varint,5,opt,name=server_script_calls,json=serverScriptCalls,proto3" json:"server_script_calls,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache

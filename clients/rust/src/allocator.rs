@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_becomes_its_values() {
+    fn a_block_is_expanded_into_its_values() {
         let block = |first, last, step, serials: &[&str]| {
             let serials = serials.iter().map(|it| (*it).to_owned()).collect();
             let response =

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn closing_ends_what_runs_and_what_is_started_later() {
+    async fn closing_ends_running_work_and_work_started_later() {
         let closing = Arc::new(Closing::default());
         assert_eq!(closing.run(async { 1 }).await, Ok(1));
         let running = tokio::spawn({

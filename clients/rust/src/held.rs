@@ -356,7 +356,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_ends_here_first() {
+    fn a_lease_ends_on_the_client_first() {
         let sent = Moment::now();
         for (millis, margin) in [(100, 10), (2_000, 40), (60_000, 1_000), (86_400_000, 1_000)] {
             let length = Duration::from_millis(millis);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the package, and runs the first program of its README in an empty folder.
+# Builds the package, and runs the first program of its README in an empty folder.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 root=$PWD

@@ -1,1 +1,1 @@
-"""Plays the common scenarios: servers, Redis, the fault proxy, runners and an observer."""
+"""Runs the common scenarios: servers, Redis, the fault proxy, runners and an observer."""

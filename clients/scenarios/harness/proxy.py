@@ -1,7 +1,7 @@
-"""A proxy between a client and a server, which makes faults.
+"""A proxy between a client and a server, which injects faults.
 
-It reads the frames of HTTP/2. So it can lose the answer of one call while other calls of the
-connection continue, and it counts the calls and connections of a client.
+It reads the frames of HTTP/2, so it can drop the answer to one call while other calls of the
+connection continue. It counts the calls and connections of a client.
 """
 
 import collections
@@ -20,7 +20,7 @@ UNAVAILABLE, RESOURCE_EXHAUSTED = 14, 8
 
 
 class Fault:
-    """A fault of the next calls of one rpc. `fired` is set when the first one met it."""
+    """A fault of the next calls of one rpc. `fired` is set when it hits the first one."""
 
     def __init__(self, rpc: str, action: str, times: int, options: dict):
         self.rpc = rpc
@@ -55,7 +55,7 @@ class Proxy:
         return f"127.0.0.1:{self.port}"
 
     def retarget(self, target: str):
-        """Leads new connections to another server."""
+        """Redirects new connections to another server."""
         host, port = target.rsplit(":", 1)
         self._target = (host, int(port))
 
@@ -76,7 +76,7 @@ class Proxy:
             self.cut()
 
     def stall(self):
-        """Passes nothing on until flow(), as a network that loses every packet."""
+        """Passes nothing on until flow(), like a network that loses every packet."""
         self.flowing.clear()
 
     def flow(self):
@@ -120,7 +120,7 @@ class Proxy:
         return fault
 
     def take(self, rpc: str) -> Fault | None:
-        """Counts a call and returns the fault that it meets."""
+        """Counts a call and returns the fault that applies to it."""
         with self._lock:
             self.calls[rpc] += 1
             for fault in self.faults:
@@ -300,7 +300,7 @@ class Connection:
                 self._down.put(frame.encode())
 
     def _meet(self, fault, frame) -> bool:
-        """Plays the fault of an answer; false if the frame is passed on."""
+        """Applies the fault to an answer; false if the frame is passed on."""
         if fault is None:
             return False
         if fault.action == "cut_reply":

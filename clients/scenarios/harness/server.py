@@ -11,7 +11,7 @@ import grpc
 
 from .paths import PATIENCE, eventually, free_port, tollgate_binary
 
-# Settings of every server. Scenarios use names of their own, so that they share servers.
+# Settings of every server. Scenarios use separate names, so that they can share servers.
 SETTINGS = """
 [[pool]]
 match = "history:*"
@@ -100,12 +100,12 @@ class Server:
                 return False
 
     def stop(self):
-        """Ends the process as an operator does, and waits for its end."""
+        """Stops the process as an operator does, and waits until it has ended."""
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(timeout=PATIENCE)
 
     def kill(self):
-        """Ends the process without a goodbye."""
+        """Kills the process without a shutdown."""
         self.process.kill()
         self.process.wait()
 

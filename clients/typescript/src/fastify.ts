@@ -12,7 +12,7 @@ export interface RateLimitOptions {
    */
   readonly key?: (request: FastifyRequest) => string | undefined;
   /**
-   * Bits of an IPv6 address that the default key has, 1 to 128. Default: 64, since one host usually owns
+   * Bits of an IPv6 address in the default key, 1 to 128. Default: 64, since one host usually owns
    * a whole /64.
    */
   readonly ipv6Prefix?: number;

@@ -33,7 +33,7 @@ export interface RateLimitOptions {
    * caller's address.
    */
   readonly key?: (call: IncomingCall) => string | undefined;
-  /** Bits of an IPv6 address that the default key has, 1 to 128. Default: 64. */
+  /** Bits of an IPv6 address in the default key, 1 to 128. Default: 64. */
   readonly ipv6Prefix?: number;
 }
 

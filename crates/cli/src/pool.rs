@@ -31,7 +31,7 @@ use tollgate_telemetry::text::grouped;
 /// Maximum number of evictions in flight.
 const EVICTIONS: usize = 16;
 
-/// Why a verb has ended without a result.
+/// Why a verb ended without a result.
 enum VerbEnd {
     /// A call failed.
     Failed(Error),

@@ -144,8 +144,8 @@ pub(super) fn find(path: &str) -> Result<&'static PageEntry, Problem> {
     let page = PAGES.iter().find(|page| page.path == path);
     page.ok_or_else(|| {
         Problem::Absent(
-            "no such page; there are the console at /, and /metrics, /livez, /readyz, /status, \
-             /healthcheck, /rlconfig and, for POST, /json"
+            "no such page; try the console at /, or /metrics, /livez, /readyz, /status, \
+             /healthcheck, /rlconfig or, for POST, /json"
                 .to_owned(),
         )
     })

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_those_of_the_added_values() {
+    fn quantiles_match_the_added_values() {
         let times = Times::default();
         assert_eq!(times.quantile(0.5), None);
         (1..=100).for_each(|millis| times.add(Duration::from_millis(millis)));

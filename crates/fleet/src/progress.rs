@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_those_since_the_last_update() {
+    fn rates_cover_the_time_since_the_last_update() {
         let shown = (Course { elapsed: Duration::from_secs(4), calls: 1000 }, 10);
         let progress = RunProgress { bar: None, total: Duration::from_secs(90), shown };
         let counts = vec![("admitted", 1234), ("full", 5)];

@@ -43,8 +43,8 @@ impl Random {
         radius * (std::f64::consts::TAU * self.fraction()).cos()
     }
 
-    /// Assigns a manner to each of `count` actors, which is `rest` for those outside `shares`. The
-    /// fraction `twice` of them, whatever their manner, makes each call twice.
+    /// Assigns a manner to each of `count` actors: `rest` to those outside `shares`. The fraction
+    /// `twice` of them, whatever their manner, makes each call twice.
     pub(super) fn kinds<M: Copy>(
         &mut self,
         count: u32,
@@ -57,8 +57,8 @@ impl Random {
         manners.into_iter().zip(twice).map(|(manner, twice)| Kind { manner, twice }).collect()
     }
 
-    /// Assigns a value to each of `count` actors in random order, which is `rest` for those outside
-    /// `shares`. Fractions are exact: 10 % of 2,000 are 200 actors.
+    /// Assigns a value to each of `count` actors in random order: `rest` to those outside `shares`.
+    /// Fractions are exact: 10 % of 2,000 are 200 actors.
     fn deal<T: Copy>(&mut self, count: u32, shares: &[(T, f64)], rest: T) -> Vec<T> {
         let count = count as usize;
         let (mut dealt, mut sum) = (Vec::with_capacity(count), 0.0);

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_keep_to_their_bounds() {
+    fn draws_stay_within_their_bounds() {
         let mut random = Random::new(1, 0);
         for _ in 0..1000 {
             let uniform = TaskDuration::Uniform(MS(300), MS(400)).draw(&mut random);

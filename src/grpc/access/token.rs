@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_equal_or_not() {
+    fn secrets_are_compared_exactly() {
         assert!(equal(b"", b"") && equal(b"ab", b"ab"));
         assert!(!equal(b"ab", b"aB") && !equal(b"ab", b"abc") && !equal(b"xb", b"ab"));
     }

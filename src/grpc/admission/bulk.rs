@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_behind_the_deadline_are_not_executed() {
+    async fn requests_past_the_deadline_are_not_executed() {
         let engine = Arc::new(Engine::Embedded(Embedded::new(Clock::system())));
         let handlers = AdmissionHandlers::new(engine, Arc::default());
         let mut decided = 0;

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn pools_that_go_on_refusing_keep_their_count() {
+    fn pools_that_keep_refusing_keep_their_count() {
         let mut counts = FullCounts::default();
         for number in 0..100_000u64 {
             counts.add(&number.to_le_bytes(), false);

@@ -103,7 +103,7 @@ where
 }
 
 #[test]
-fn messages_have_the_bytes_of_envoys_own() {
+fn messages_are_encoded_like_envoys_own() {
     let seed = rand::random();
     println!("seed {seed}");
     let mut random = ChaCha8Rng::seed_from_u64(seed);

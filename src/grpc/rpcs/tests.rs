@@ -91,7 +91,7 @@ fn rpcs_free_capacity_as_their_decisions_do() {
 
 /// Rules in the configuration are checked against separate bounds.
 #[test]
-fn bounds_are_those_of_the_rules() {
+fn bounds_match_the_rules() {
     assert_eq!(bounds::ENQUEUE_TASKS_REQUEST_TASKS, 1..=ENQUEUE_MAX);
     assert_eq!(bounds::RULE_LIMITS, 0..=LIMITS_MAX);
     assert_eq!(bounds::RULE_TIERS, 0..=TIERS_MAX);

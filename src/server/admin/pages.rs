@@ -94,8 +94,8 @@ impl AdminPages {
             }
             "/metrics" | "/status" | "/rlconfig" => {}
             _ => {
-                let known = "no such page; there are /metrics, /livez, /readyz, /status, \
-                             /healthcheck, /rlconfig and, for POST, /json\n";
+                let known = "no such page; try /metrics, /livez, /readyz, /status, \
+                             /healthcheck, /rlconfig or, for POST, /json\n";
                 return text(StatusCode::NOT_FOUND, known);
             }
         }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use rand::{Rng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 
-/// What the version of the peer has.
+/// The features of the peer's version.
 #[derive(Debug, Clone)]
 pub struct Features {
     /// Stars anywhere in a value.
@@ -29,8 +29,8 @@ const UNITS: [(&str, i32, u64); 5] = [
 /// The seconds of a window that the comparison needs.
 const NEEDED: u64 = 300;
 
-/// Returns the units in the middle of their windows. Of several whose windows began at the same
-/// instant it has one: the peer counts them together.
+/// Returns the units in the middle of their windows. Of several units whose windows began at the
+/// same instant it contains only one, because the peer counts them together.
 pub fn units(now: u64) -> Vec<(&'static str, i32)> {
     let mut starts = Vec::new();
     let mut units = Vec::new();
@@ -94,7 +94,7 @@ fn level(
             flag("share_threshold", 0.4);
         }
         if has_metadata && random.random_bool(0.5) {
-            // Flat: the peer merges nested metadata of one rule into another one for good.
+            // Flat: the peer permanently merges nested metadata of one rule into another one.
             let (one, two) = (random.random_range(0..3), random.random_range(0..3));
             let _ = writeln!(text, "{indent}    metadata: {{k{one}: v{two}, k3: {two}}}");
         }

@@ -1,4 +1,5 @@
-//! Odd files: envoyproxy/ratelimit and Tollgate accept the same, and read the same rule.
+//! Odd files: envoyproxy/ratelimit and Tollgate accept the same files, and read the same rule from
+//! each.
 
 use tollgate_core::envoy::EnvoySettings;
 

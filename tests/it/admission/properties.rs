@@ -257,7 +257,7 @@ fn invariants_survive_any_history_on_redis() {
 }
 
 /// Tokens grow although the record of the last token is lost.
-async fn tokens_grow_after_all_is_gone(redis: bool) {
+async fn tokens_grow_after_all_state_is_lost(redis: bool) {
     let mut last = 0;
     let (mut engine, mut time) = if redis { redis_engine().await } else { embedded_engine() };
     for round in 0..5 {
@@ -291,10 +291,10 @@ async fn tokens_grow_after_all_is_gone(redis: bool) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_grow_after_a_restart_of_the_embedded_engine() {
-    tokens_grow_after_all_is_gone(false).await;
+    tokens_grow_after_all_state_is_lost(false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_grow_after_all_keys_of_redis_are_deleted() {
-    tokens_grow_after_all_is_gone(true).await;
+    tokens_grow_after_all_state_is_lost(true).await;
 }

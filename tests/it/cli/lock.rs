@@ -31,7 +31,7 @@ fn ends(server: &str, arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_exit_code_is_that_of_the_command() {
+async fn the_exit_code_of_the_command_is_returned() {
     let server = Server::start(&[]).await;
     let (address, nothing) = (server.address(), String::new());
     for (script, code) in [("true", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -TERM $$", 143)]

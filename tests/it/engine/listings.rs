@@ -24,7 +24,7 @@ use crate::support::{
 
 on_both_engines! {
     nothing_is_listed_in_an_empty_store,
-    entries_are_what_the_get_calls_answer,
+    entries_equal_the_answers_of_the_get_calls,
     names_are_listed_by_prefix_in_pages,
     lapsed_holds_are_available_in_a_listing,
     bad_requests_are_refused,
@@ -49,7 +49,7 @@ async fn nothing_is_listed_in_an_empty_store(world: World) {
     }
 }
 
-async fn entries_are_what_the_get_calls_answer(world: World) {
+async fn entries_equal_the_answers_of_the_get_calls(world: World) {
     let world = World::with_rules(world.is_redis(), configured(LAYOUTS)).await;
     let mut clients = Clients::to(&world.address).await;
     let names = ["plain", "day 1", "stamp", "few", "a}b%c", "*", "[a]", "\\", "a\u{e9}"];

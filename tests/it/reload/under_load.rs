@@ -43,7 +43,7 @@ const WARM: u32 = 10;
 /// What all devices together have seen.
 #[derive(Default)]
 struct Witness {
-    /// The tasks that run by the devices' own account: never more than the server knows.
+    /// The number of running tasks as the devices count them: never more than the server counts.
     running: AtomicU32,
     /// The largest number of them since the last reset.
     most: AtomicU32,

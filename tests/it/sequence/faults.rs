@@ -174,7 +174,7 @@ fn get(name: &str) -> pb::GetSequenceRequest {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_second_try_leaves_the_fate_unknown() {
+async fn a_refused_second_attempt_leaves_the_outcome_unknown() {
     let (mut redis, mut replica) = (OwnRedis::prepare(), OwnRedis::prepare());
     redis.start().await;
     replica.start().await;

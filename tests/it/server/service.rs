@@ -251,7 +251,7 @@ async fn s7_sigterm_lets_calls_in_flight_finish() {
     redis.start().await;
     let mut server = Server::start(&["--engine", &redis.url()]).await;
     serving(&server).await;
-    // Redis holds its replies back, so that calls are in flight.
+    // Redis delays its replies, so that calls are in flight.
     redis.command(&["CLIENT", "PAUSE", "700", "ALL"]).await.unwrap();
     let mut calls = Vec::new();
     for device in 0..32 {

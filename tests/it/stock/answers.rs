@@ -21,7 +21,7 @@ on_both_engines! {
     add_stock_repeats_its_answer_to_a_request,
     the_limit_of_a_buyer_is_enforced,
     a_limit_counts_for_late_payments_too,
-    short_has_the_time_of_the_next_release,
+    short_returns_the_time_until_the_next_release,
     a_settled_reservation_does_not_change,
     orders_are_forgotten_after_a_day,
     different_names_share_no_state,
@@ -211,7 +211,7 @@ async fn a_limit_counts_for_late_payments_too(world: World) {
     assert_eq!(shop.get("tv").await, [48, 48, 0, 2]);
 }
 
-async fn short_has_the_time_of_the_next_release(world: World) {
+async fn short_returns_the_time_until_the_next_release(world: World) {
     let shop = Shop::from_world(world).await;
     shop.set("tv", 5).await;
     shop.reserve(held(60 * SECOND, reserve("tv", "a", 2))).await;

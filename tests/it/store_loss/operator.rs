@@ -155,7 +155,7 @@ async fn j2_an_import_restores_the_marker() {
     let (code, said) = store(&server, &["status"]).await;
     assert_eq!((code, id(&said)), (Some(0), before.clone()), "{said}");
 
-    // Into an empty Redis, without a server that remembers.
+    // An import into an empty Redis, without a server that remembers the loss.
     drop(server);
     Wipe::Restart.apply(&mut redis).await;
     done(&["import", "--engine", &redis.url(), &export]).await;

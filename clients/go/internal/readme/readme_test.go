@@ -1,5 +1,5 @@
-// Package readme plays the README and the examples as a user would: with the packaged module,
-// in an empty folder.
+// Package readme runs the README and the examples as a user would: with the packaged module, in an
+// empty folder.
 package readme
 
 import (

@@ -11,7 +11,7 @@ _LOGGER = logging.getLogger("tollgate")
 _PERIOD = 10.0
 """Seconds between two lines about the same policy and effect."""
 _KINDS_MAX = 100
-"""Number of kinds of lines; all further ones share the pace of one."""
+"""Number of kinds of lines; all further kinds share one limit."""
 
 
 class CheckLog:

@@ -91,7 +91,7 @@ async fn set_stock_is_never_repeated() {
 }
 
 #[tokio::test]
-async fn a_limiter_fails_as_it_was_told() {
+async fn a_limiter_fails_as_configured() {
     let nowhere = format!("127.0.0.1:{}", free_port());
     let connection = Options::new([nowhere]).retries(RetryBudget::NONE).lazy().unwrap();
     let limiter = connection.limiter("api");
@@ -104,7 +104,7 @@ async fn a_limiter_fails_as_it_was_told() {
 }
 
 #[tokio::test]
-async fn a_limiter_decides_after_one_deadline_without_a_turn() {
+async fn a_limiter_decides_after_one_deadline_although_its_call_is_queued() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let deadline = Duration::from_millis(50);
     let address = silent.local_addr().unwrap().to_string();

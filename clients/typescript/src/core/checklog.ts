@@ -2,7 +2,7 @@ import type { TollgateError } from "./errors.js";
 
 /** Time between two lines about the same policy and effect, in milliseconds. */
 const PERIOD_MS = 10_000;
-/** Number of kinds of lines; all further ones share the pace of one. */
+/** Number of kinds of lines; all further kinds share one limit. */
 const KINDS_MAX = 100;
 
 /** Logs checks that were not decided: at most one line in 10 s for each policy and effect. */

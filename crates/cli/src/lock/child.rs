@@ -18,7 +18,7 @@ use super::{
 };
 use tollgate_core::time::monotonic;
 
-/// How the command has ended.
+/// How the command ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ended {
     /// Exit code as in a shell: 128 plus the number of a signal.

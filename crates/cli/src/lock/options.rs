@@ -177,7 +177,7 @@ mod tests {
     use crate::flags::tests::parse;
 
     #[test]
-    fn what_follows_the_dashes_is_the_commands() {
+    fn arguments_after_the_dashes_belong_to_the_command() {
         let options: LockOptions = parse("n --wait 90s -- ls --wait -- x").expect("good");
         assert_eq!(options.command, ["ls", "--wait", "--", "x"]);
         assert_eq!((options.lease.as_secs(), options.wait.as_secs()), (30, 90));

@@ -74,7 +74,7 @@ mod tests {
     use crate::flags::tests::parse;
 
     #[test]
-    fn the_bounds_are_those_of_the_contract() {
+    fn the_bounds_match_the_contract() {
         let most = format!("n --count 10000 --step {VALUE_MAX} --floor {VALUE_MAX}");
         let most: NextOptions = parse(&most).expect("the most of each");
         assert_eq!((most.count, most.step, most.floor), (10_000, i64::MAX, Some(VALUE_MAX)));

@@ -188,7 +188,7 @@ mod tests {
     use crate::flags::tests::parse;
 
     #[test]
-    fn the_bounds_are_those_of_the_contract() {
+    fn the_bounds_match_the_contract() {
         for flags in [
             "list --output json",
             "get p",

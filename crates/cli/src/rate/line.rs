@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_never_told_shorter_than_they_are() {
+    fn waits_are_never_shown_shorter_than_they_are() {
         let lengths = [1, 999, 1001, 99_901, 100_001, 3_600_000].map(|ms| length(MS(ms)));
         assert_eq!(lengths, ["1 ms", "999 ms", "1.1 s", "100.0 s", "1m 41s", "1h"]);
     }

@@ -203,7 +203,7 @@ mod tests {
     use crate::flags::tests::parse;
 
     #[test]
-    fn the_bounds_are_those_of_the_contract() {
+    fn the_bounds_match_the_contract() {
         for flags in [
             "set s 0",
             "set s 9007199254740991",

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_and_rates_read_well() {
+    fn ages_and_rates_are_readable() {
         let ages =
             [0, 59_999, 61_000, 3_661_000, 90_000_000].map(|it| age(Duration::from_millis(it)));
         assert_eq!(ages, ["0s", "59s", "1m01s", "1h01m", "1d01h"]);

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_told_by_what_the_count_gains() {
+    fn refusal_rates_come_from_increases_of_the_count() {
         let mut model = Model { now: Timestamp(10_000_000), ..Model::default() };
         for (second, refused) in [(10, 1000), (11, 1010), (12, 5), (13, 15), (14, 15)] {
             model.now = Timestamp(second * 1_000_000);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_busiest_are_watched_and_the_selected_one() {
+    fn the_busiest_pools_and_the_selected_one_are_watched() {
         let mut model = Model::default();
         for number in 0..100u32 {
             model.state(state(&format!("pool-{number:02}"), number + 10, 0));

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_of_the_last_five_seconds() {
+    fn a_rate_covers_the_last_five_seconds() {
         let mut rate = EventRate::default();
         (0..20).for_each(|second| rate.add(second, second));
         assert_eq!(rate.per_second(19, 0), (14 + 15 + 16 + 17 + 18) as f64 / 5.0);

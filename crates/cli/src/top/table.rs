@@ -45,7 +45,7 @@ mod tests {
     use tollgate_core::time::Timestamp;
 
     #[test]
-    fn columns_are_as_wide_as_what_is_in_them() {
+    fn columns_are_as_wide_as_their_contents() {
         let mut model = Model::new("", Timestamp(100_000_000));
         model.state(PoolState {
             name: "ar:0571".to_owned(),

@@ -73,7 +73,7 @@ fn screen(model: &Model, mode: Mode, columns: u16, rows: u16) -> Vec<String> {
 }
 
 #[test]
-fn all_there_is_to_see() {
+fn the_display_shows_pools_and_events() {
     let shown = screen(&model(), Mode::default(), 100, 15);
     let rule = "─".repeat(100);
     let events = format!(" events {}", "─".repeat(92));
@@ -100,7 +100,7 @@ fn all_there_is_to_see() {
 }
 
 #[test]
-fn a_selected_pool_has_its_events_alone() {
+fn a_selected_pool_shows_only_its_own_events() {
     let (mut model, mut mode) = (model(), Mode::default());
     let mut shown = model.clone();
     press(Keypress::Select(1), &mut model, &mut shown, &mut mode);
@@ -123,7 +123,7 @@ fn a_small_terminal_shows_the_pools() {
 }
 
 #[test]
-fn a_lost_server_a_pause_and_the_help_are_seen() {
+fn a_lost_server_a_pause_and_the_help_are_shown() {
     let mut model = model();
     let mut mode = Mode { paused: true, help: true };
     let lines = screen(&model, mode, 100, 20);

@@ -115,7 +115,7 @@ mod tests {
     use crate::flags::tests::parse;
 
     #[test]
-    fn a_watch_begins_now_unless_it_is_told_where() {
+    fn a_watch_starts_now_unless_a_start_is_given() {
         let after = |arguments: &str| parse::<WatchOptions>(arguments).expect("good").after();
         assert_eq!(after("p"), None);
         assert_eq!(after("p --from-start").as_deref(), Some("0"));

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn lines_are_printed_and_failures_told() {
+    async fn lines_are_printed_and_failures_reported() {
         let printer = Printer::start(io::sink());
         assert!(printer.print("line".to_owned()).await);
         assert!(printer.end().await.is_ok());

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lifted_says_by_whom() {
+    fn a_lifted_ban_names_its_operator() {
         let mut event = RateEvent {
             cursor: "c".to_owned(),
             kind: RateEventKind::Unbanned.into(),

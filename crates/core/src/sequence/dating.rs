@@ -211,7 +211,7 @@ mod tests {
         clippy::inconsistent_digit_grouping,
         reason = "grouped as date, time, millisecond and number"
     )]
-    fn digits_that_are_no_time_mean_the_next_one_that_is() {
+    fn digits_of_an_invalid_time_mean_the_next_valid_time() {
         let read = |pattern, wire| {
             let dating = dating(pattern);
             dating.at_least(wire).map(|value| dating.to_wire(value))

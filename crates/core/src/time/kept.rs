@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn only_answers_wait_for_a_mark_time_does_not() {
+    fn answers_wait_for_a_mark_but_time_does_not() {
         let (source, now) = source(NOON);
         let clock = started(source, None, Keeps::Most);
         assert!(!clock.is_due() && clock.is_reserved(clock.source()));

@@ -39,7 +39,7 @@ pub struct Certificates {
     pub own: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// A password, which is not shown.
+/// A password, which `Debug` does not show.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(pub String);
 

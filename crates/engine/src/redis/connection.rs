@@ -12,9 +12,9 @@ use tokio::time::timeout;
 use super::{StoreState, monitor::Monitor, socket::RedisSocket};
 use tollgate_core::time::monotonic;
 
-/// Time limit for connecting and greeting. An overloaded thread is late for each of the round
-/// trips; its calls that have time left wait for the connection. If the node does not answer, the
-/// probe detects that and ends the attempt immediately.
+/// Time limit for connecting and greeting. An overloaded thread is late to process each of these
+/// round trips, while its calls that still have time wait for the connection. If the node does not
+/// answer, the probe detects that and ends the attempt immediately.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// A connection of a pipeline.

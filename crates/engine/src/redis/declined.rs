@@ -1,7 +1,8 @@
 //! The partitions whose decisions were recently declined by their plain scripts.
 //!
-//! A declined decision costs a second script call, and what declines it usually lasts: a ban of a key,
-//! the waiters of a pool. Their decisions therefore use the verb's own script for a time.
+//! A declined decision costs a second script call, and the reason for declining it usually
+//! persists, such as a ban of a key or the waiters of a pool. Further decisions on the partition
+//! therefore use the verb's own script for a while.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -14,7 +15,8 @@ use tollgate_core::time::monotonic;
 /// The time for which a partition counts as declined. Short, because the end of a lease, for example,
 /// declines only the next decision.
 const DECLINED_FOR: Duration = Duration::from_millis(100);
-/// The number of partitions that are remembered. Others replace them by their hash.
+/// The number of partitions that are remembered. The hash of a partition selects its place, where
+/// it replaces any other partition.
 const PLACES: usize = 1024;
 /// The bits of an entry that hold the time in ms; the others hold the hash.
 const TIME_BITS: u32 = 32;

@@ -69,8 +69,8 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Whether the job must be in this script call: it is plain, and so is the last job, which is of the
-    /// same batch and on the same partition. The engine bounds how many these are.
+    /// Whether the job must be in this script call: it is a plain job that follows another one of
+    /// the same batch on the same partition. The engine bounds the number of such jobs.
     pub(super) fn must_have(&self, job: &Job) -> bool {
         job.script.plain > 0
             && job.batch != ALONE

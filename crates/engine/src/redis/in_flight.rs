@@ -2,7 +2,7 @@
 //!
 //! Once a namespace other than the default one has called, each may have at most three times as
 //! many calls in flight as are still free. One namespace therefore gets three quarters of all
-//! calls, two get three sevenths each, and some are always left for another.
+//! calls, two get three sevenths each, and some always remain for another namespace.
 //!
 //! Source: A. K. Choudhury and E. L. Hahne, "Dynamic Queue Length Thresholds for Shared-Memory
 //! Packet Switches".
@@ -14,7 +14,7 @@ use tollgate_core::error::Error;
 
 /// The counters of namespaces. Namespaces with the same counter share one limit.
 const COUNTERS: usize = 64;
-/// A namespace may have this many times the free calls.
+/// A namespace may have this many times as many calls in flight as are still free.
 const FREE_FACTOR: usize = 3;
 
 /// The calls in flight.

@@ -22,7 +22,7 @@ use tollgate_core::{
 };
 use tollgate_telemetry::spans::{self, Calls};
 
-/// How the sweeper's commands are sent: exempt from the limit on calls in flight, one item in a
+/// How the sweeper's commands are sent: exempt from the limit on calls in flight, and one item per
 /// script call.
 pub(super) const BACKGROUND: JobDelivery = JobDelivery {
     priority: Priority::Background,
@@ -30,7 +30,7 @@ pub(super) const BACKGROUND: JobDelivery = JobDelivery {
     acknowledgement: Acknowledgement::NONE,
     cost: Cost::from_micros(20),
 };
-/// How registrations in the index and revocations are sent: several in one script call.
+/// How registrations in the index and revocations are sent: several per script call.
 pub(super) const LISTING: JobDelivery = JobDelivery { priority: Priority::Call, ..BACKGROUND };
 
 /// The batch number of a decision that is the only one of its call.
@@ -70,7 +70,7 @@ pub(super) struct JobDelivery {
     pub(super) is_repeatable: bool,
     /// The replicas that must acknowledge the write before the reply is valid.
     pub(super) acknowledgement: Acknowledgement,
-    /// Upper bound on the time that it takes Redis.
+    /// Upper bound on the Redis time of the job.
     pub(super) cost: Cost,
 }
 
@@ -229,8 +229,8 @@ impl Job {
     }
 }
 
-/// Returns the error of a call for an error of its second attempt. That a second attempt was not executed
-/// says nothing about the first, which may have been.
+/// Converts the error of a second attempt into the error of the call. Even if the second attempt
+/// was not executed, the first one may have been.
 pub(super) fn after_repeat(error: Error) -> Error {
     match error {
         Error::Unavailable(_)

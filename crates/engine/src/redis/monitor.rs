@@ -46,8 +46,7 @@ use tollgate_core::{Sighting, error::Error};
 
 /// The interval of probes.
 const PROBE_EVERY: Duration = Duration::from_millis(250);
-/// A probe that gets no answer for this time means that the node is down, unless calls are
-/// answered.
+/// A node counts as down if a probe gets no answer for this long, unless calls are answered.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The interval at which Sentinels are asked whether there is a new primary.
 const ASK_EVERY: Duration = Duration::from_secs(1);

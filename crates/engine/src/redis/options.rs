@@ -80,10 +80,10 @@ impl RedisOptions {
     /// Checks the URL, and options that depend on it. The error says which part is wrong.
     pub fn check(&self) -> Result<(), String> {
         match (self.address()?, &self.store_id) {
-            (Address::Cluster(_), Some(_)) => {
-                Err("redis.store_id is not for a Cluster, whose primaries have markers each"
-                    .to_owned())
-            }
+            (Address::Cluster(_), Some(_)) => Err(
+                "redis.store_id is not supported for a Cluster: each primary has its own marker"
+                    .to_owned(),
+            ),
             _ => Ok(()),
         }
     }

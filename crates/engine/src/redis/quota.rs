@@ -94,8 +94,8 @@ struct Addition<'a> {
     entry: Option<Total>,
 }
 
-/// The position of decisions within the limits of their namespaces, in order. It is empty, without
-/// an allocation, if no namespace has such a limit.
+/// The position of each decision within the limits of its namespace, in order. Empty, without an
+/// allocation, if no namespace has such a limit.
 #[derive(Debug, Default)]
 pub(super) struct Quotas(Vec<Result<Quota, Error>>);
 

@@ -15,7 +15,7 @@ pub(super) struct CommandWriter<'a> {
     buffer: &'a mut Vec<u8>,
     /// The number of commands so far.
     count: usize,
-    /// The number of parts that the last command still lacks.
+    /// The number of parts that the last command still needs.
     missing: usize,
 }
 

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_those_of_redis() {
+    fn slots_match_redis() {
         // The answers of CLUSTER KEYSLOT.
         for (key, slot) in [
             ("123456789", 12_739),

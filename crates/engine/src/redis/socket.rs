@@ -48,7 +48,7 @@ static UNREADABLE: LinePace = LinePace::new(5, Duration::from_secs(10));
 /// A connection. It runs one exchange at a time.
 pub(super) struct RedisSocket {
     stream: BoundedStream,
-    /// The commands that are not fully written yet, and the number of their bytes that are written.
+    /// The commands that are not fully written yet, and how many of their bytes have been written.
     unwritten: Vec<u8>,
     written: usize,
     /// The replies that have arrived, before they are parsed.
@@ -87,8 +87,8 @@ impl RedisSocket {
         }
     }
 
-    /// Sends commands in one write, and returns their replies in order. The outer error is one of
-    /// the connection, which can then no longer be used.
+    /// Sends commands in one write, and returns their replies in order. The outer error means that
+    /// the connection has failed and can no longer be used.
     pub(super) async fn exchange(
         &mut self,
         commands: &[Cmd],

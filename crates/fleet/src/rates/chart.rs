@@ -203,7 +203,7 @@ limit 10 ┼────────────██████████�
     }
 
     #[test]
-    fn nothing_and_very_much_can_be_drawn() {
+    fn empty_and_extreme_charts_can_be_drawn() {
         for (per_second, limit) in [
             (vec![0.0], 0.0),
             (vec![3.0, 0.0], 0.0),
@@ -240,7 +240,7 @@ limit 10 ┼────────────██████████�
     }
 
     #[test]
-    fn a_run_ended_early_still_has_a_picture() {
+    fn a_run_that_ends_early_still_has_a_chart() {
         let timeline = Timeline::new(3600 * SECOND, SECOND);
         timeline.add(Duration::ZERO);
         let columns = timeline.columns(40 * SECOND);

@@ -13,9 +13,9 @@ const SLOTS: u32 = 1000;
 ///
 /// A call is decided at some time between when it is sent and when its answer is received. So all
 /// calls of a group were decided within one window if the first was sent and the last was answered
-/// within it. At each answer, counting the calls that were sent in the window that ends there finds
-/// the maximum. Sending times are rounded down to slots, which can only lower the count and bounds
-/// the memory for any limit.
+/// within it. The maximum is found by counting, at each answer, the calls that were sent in the
+/// window that ends with it. Sending times are rounded down to slots, which can only lower the
+/// count and bounds the memory for any limit.
 #[derive(Debug)]
 pub(super) struct WatchedWindow {
     start: Instant,
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_been_decided_in_another_window_is_not() {
+    fn calls_that_may_belong_to_another_window_are_not_counted() {
         // Received one window after the first was sent, including drift.
         for last in [999, 1000, 1001] {
             assert_eq!(most(&[(0, 1), (500, last)]), 1, "{last}");

@@ -38,7 +38,7 @@ impl<T> ByThread<T> {
         MutexGuard::map(shard, Option::get_or_insert_default)
     }
 
-    /// Shows the values of all threads, one after the other.
+    /// Passes the value of each thread to `see`.
     pub fn each(&self, mut see: impl FnMut(&mut T)) {
         self.0.iter().for_each(|shard| {
             shard.0.lock().as_mut().into_iter().for_each(&mut see);

@@ -31,7 +31,7 @@ _ANSWERING = (
     grpc.StatusCode.UNAUTHENTICATED,
     grpc.StatusCode.PERMISSION_DENIED,
 )
-"""Codes of a health check with which a server answers calls, but has no health for this caller."""
+"""Codes of a health check of a server that answers calls, but reports no health to this caller."""
 _LATE_MAX = 2
 """Consecutive deadlines after which one of several servers gets no calls until it is healthy."""
 

@@ -156,14 +156,14 @@ class Lock:
         lease: Span | None = None,
         keep: bool = True,
     ) -> LockLease | Held:
-        """Takes the lock, and waits for it up to `wait`.
+        """Acquires the lock, waiting for it up to `wait`.
 
         `owner` is unique among the competitors, by default a random one for each call.
         Calls with the same owner share its lease. `lease` is 1 ms to 30 days, default
         30 s. With `keep=False` no keeper renews the lease. Returns the lease, or Held.
 
         If the call is cancelled or fails, a lock that it may have acquired is released in the
-        background. With `owner` this holds for a wait whose answer still arrives.
+        background. With `owner` this applies to a wait whose answer still arrives.
         """
         own = not owner
         owner = owner or f"{socket.gethostname()[:60]}:{os.getpid()}:{uuid.uuid4().hex}"

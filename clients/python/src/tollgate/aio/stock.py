@@ -56,7 +56,7 @@ class Reservation:
         """Confirms the paid reservation, even after the hold has lapsed.
 
         The call is repeated until its outcome is known. EXPIRED means that the quantity is
-        no longer available: return the money.
+        no longer available: refund the payment.
         """
         outcome, _ = await self._item.confirm(self.order)
         self._settled = True

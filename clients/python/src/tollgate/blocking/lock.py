@@ -74,7 +74,7 @@ class Lock:
         lease: Span | None = None,
         keep: bool = True,
     ) -> LockLease | Held:
-        """Takes the lock, and waits for it up to `wait`. As `tollgate.aio.Lock.acquire`."""
+        """Acquires the lock, waiting for it up to `wait`. As `tollgate.aio.Lock.acquire`."""
 
         async def acquire() -> LockLease | Held:
             answer = await self._inner.acquire(owner=owner, wait=wait, lease=lease, keep=keep)

@@ -1,4 +1,4 @@
-"""Interceptors for gRPC servers, of asyncio and of threads.
+"""Interceptors for gRPC servers, for asyncio and for threads.
 
 A refused call fails with RESOURCE_EXHAUSTED, RetryInfo and the RateLimit headers as trailing
 metadata. If the check fails, `on_failure` of the limiter decides: with "raise" the call fails

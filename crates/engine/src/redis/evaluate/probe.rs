@@ -42,7 +42,7 @@ pub(in super::super) struct Probed {
 }
 
 impl Scripts {
-    /// Tries a write of the probe key, reads the node's clock, and reads or writes the marker of the
+    /// Tries to write the probe key, reads the node's clock, and reads or writes the marker of the
     /// store.
     pub(in super::super) async fn probe(
         &self,

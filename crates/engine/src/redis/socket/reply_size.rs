@@ -20,7 +20,7 @@ const ELEMENT_BYTES: usize = 64;
 const DEPTH_MAX: usize = 16;
 
 const TOO_LONG: &str = "a reply is longer than any reply to Tollgate";
-const UNKNOWN: &str = "a reply is not in the form of Redis";
+const UNKNOWN: &str = "a reply is not in the format of Redis";
 
 /// The replies of a connection. Bytes arrive in pieces of any size.
 #[derive(Debug, Default)]

@@ -11,7 +11,7 @@ final class CheckLog {
   private static final System.Logger LOGGER = System.getLogger("io.tollgate");
   private static final long PERIOD_NANOS = 10_000_000_000L;
 
-  /** Number of kinds of lines; all further ones share the pace of one. */
+  /** Number of kinds of lines; all further kinds share one limit. */
   static final int KINDS_MAX = 100;
 
   private static final Kind OTHERS = new Kind("", "");

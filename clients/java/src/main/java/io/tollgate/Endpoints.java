@@ -138,7 +138,7 @@ final class Endpoints {
         });
   }
 
-  /** Returns whether the server answers calls although it has no health for this client. */
+  /** Returns whether the server answers calls although it reports no health to this client. */
   private static boolean answers(Status.Code code) {
     return code == Status.Code.UNIMPLEMENTED
         || code == Status.Code.UNAUTHENTICATED

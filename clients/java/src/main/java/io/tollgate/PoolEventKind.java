@@ -8,9 +8,9 @@ public enum PoolEventKind {
   ADMITTED,
   /** A lease was extended. */
   RENEWED,
-  /** A result came in time. */
+  /** A result arrived in time. */
   COMPLETED,
-  /** A result came after its lease had ended. */
+  /** A result arrived after its lease had ended. */
   LATE,
   /** A lease ended without a result. */
   EXPIRED,

@@ -33,7 +33,7 @@ import java.util.function.Supplier;
  * ms to 2 s with full jitter, and after the RetryInfo of the server (up to 10 s). UNAVAILABLE and
  * DEADLINE_EXCEEDED are retried for calls that are safe to repeat: all but {@link Stock#set}, and
  * {@link Stock#add} and {@link Sequence#next} with an empty request id. RESOURCE_EXHAUSTED is
- * retried if the server sent RetryInfo. Retries take from a budget: see {@link #retryBudget}.
+ * retried if the server sent RetryInfo. Retries draw on a budget: see {@link #retryBudget}.
  * Renewals and results of tasks do not: they are repeated until the lease ends, or until the
  * verdict is known.
  */

@@ -50,7 +50,7 @@ public record TollgateProperties(
    * @param policy the policy; required
    * @param onFailure what happens if a check fails; default ERROR
    * @param header the header whose value is the key; default: the address of the caller
-   * @param ipv6Bits bits of an IPv6 address that the default key has; default 64
+   * @param ipv6Bits bits of an IPv6 address in the default key; default 64
    */
   public record RateLimit(
       String policy,
