@@ -43,7 +43,7 @@ fn admitted(answers: &[Decided]) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_of_a_hundred_takes_four_script_calls() {
+async fn a_batch_of_a_hundred_takes_two_script_calls() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     redis.hold_sweeper().await;
@@ -63,11 +63,11 @@ async fn a_batch_of_a_hundred_takes_four_script_calls() {
     for _ in 0..5 {
         assert_eq!(admitted(&admit_all(&mut client, admits("p", 101)).await), 100);
     }
-    // 101 requests, of which each script call holds at most 32. The plain script may have declined
+    // 101 requests, of which each script call holds at most 64. The plain script may have declined
     // all of them before, in one more call.
     let counted = calls(&redis).await;
     let scripts = counted.get("evalsha").copied().unwrap_or_default();
-    assert!((20..=25).contains(&scripts), "{counted:?}");
+    assert!((10..=15).contains(&scripts), "{counted:?}");
     reset(&redis).await;
     let answers = client.complete_tasks(patient(completes("p", 1000))).await.unwrap();
     let answers = completions(answers.into_inner());
@@ -80,7 +80,7 @@ async fn a_batch_of_a_hundred_takes_four_script_calls() {
         assert_eq!(answer.unwrap().verdict(), expected, "{number}");
     }
     let counted = calls(&redis).await;
-    assert_eq!(counted.get("evalsha"), Some(&32), "{counted:?}");
+    assert_eq!(counted.get("evalsha"), Some(&16), "{counted:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

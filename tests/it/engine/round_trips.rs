@@ -142,11 +142,11 @@ async fn a_hundred_checks_take_one_round_trip() {
         assert_eq!(response.into_inner().results.len(), 100);
         rates.check_rate(check("one", &rule)).await.unwrap();
     }
-    // In four batches that are sent together, so that Redis can serve other clients in between.
+    // In two batches that are sent together, so that Redis can serve other clients in between.
     let counted = calls(&redis).await;
-    assert_eq!(counted.get("evalsha"), Some(&(10 * 4 + 10)), "{counted:?}");
+    assert_eq!(counted.get("evalsha"), Some(&(10 * 2 + 10)), "{counted:?}");
     // Usage and bans of a batch are read together, and each check writes its usage.
-    assert_eq!(counted.get("mget"), Some(&50), "{counted:?}");
+    assert_eq!(counted.get("mget"), Some(&30), "{counted:?}");
     // GET comes from probes, which read the marker of the store.
     assert!(counted.get("get").is_none_or(|gets| *gets <= 50), "{counted:?}");
     assert_eq!(counted.get("set"), Some(&1010), "{counted:?}");
@@ -184,8 +184,9 @@ async fn a_thousand_tasks_are_queued_in_one_round_trip() {
     reset(&redis).await;
     client.enqueue_tasks(batch("p", tasks("d"))).await.unwrap();
     let counted = calls(&redis).await;
-    // In batches of 32 that are sent together, so that Redis can serve other clients in between.
-    assert_eq!(counted.get("evalsha"), Some(&32), "{counted:?}");
+    // In batches of at most 64, whose declared costs stay below 3 ms, and which are sent together, so
+    // that Redis can serve other clients in between.
+    assert_eq!(counted.get("evalsha"), Some(&20), "{counted:?}");
     assert_eq!(counted.get("hset"), Some(&1000), "{counted:?}");
 
     let mut commands = Vec::new();

@@ -5,7 +5,7 @@
 //!
 //! | pipeline | decisions |
 //! |---|---|
-//! | plain | most |
+//! | ordinary | most |
 //! | acknowledged | decisions that replicas must acknowledge |
 //! | bulk | listings and other decisions that occupy Redis for long |
 //! | upkeep | the same for background work |
@@ -30,7 +30,7 @@ pub(super) struct Node {
     /// Probes the node.
     pub(super) monitor: Arc<Monitor>,
     shared: Arc<Shared>,
-    /// Maximum number of connections of a plain or acknowledged pipeline.
+    /// Maximum number of connections of an ordinary or acknowledged pipeline.
     connections: usize,
     /// The pipelines of each thread, created on first use because they need that thread's runtime.
     pipelines: Box<[OnceLock<ThreadPipelines>]>,
@@ -41,7 +41,7 @@ pub(super) struct Node {
 /// The pipelines of one thread.
 struct ThreadPipelines {
     /// For most decisions.
-    plain: Arc<Pipeline>,
+    ordinary: Arc<Pipeline>,
     /// For decisions that replicas must acknowledge, because WAIT blocks the connection.
     acknowledged: Arc<Pipeline>,
     /// For listings and other decisions that occupy Redis for long.
@@ -84,7 +84,7 @@ impl Node {
             let bulk =
                 || Pipeline::bulk(self.shared.clone(), self.monitor.clone(), self.permit.clone());
             ThreadPipelines {
-                plain: pipeline(),
+                ordinary: pipeline(),
                 acknowledged: pipeline(),
                 bulk: bulk(),
                 upkeep: bulk(),
@@ -93,7 +93,7 @@ impl Node {
         let delivery = &job.delivery;
         let pipeline = match (delivery.acknowledgement.is_needed(), delivery.cost.is_bulk()) {
             (true, _) => &pipelines.acknowledged,
-            (false, false) => &pipelines.plain,
+            (false, false) => &pipelines.ordinary,
             (false, true) if delivery.is_background() => &pipelines.upkeep,
             (false, true) => &pipelines.bulk,
         };
