@@ -29,12 +29,7 @@ use super::{
     feed::{self, Start, Topic, Watcher},
     hub::Hub,
     redis::Redis,
-    stages::{
-        ban_index,
-        coalescing::{self, Coalescer},
-        denial_cache::Recall,
-        steps, waiting,
-    },
+    stages::{ban_index, coalescing, denial_cache::Recall, steps, waiting},
     upkeep::{counter, sweeper},
 };
 use tollgate_core::{
@@ -548,10 +543,15 @@ impl Engine {
         }
     }
 
-    /// Returns the number of script calls for merged decisions of this kind; 0 on the embedded
-    /// engine.
+    /// Returns the number of script calls for decisions of this kind and their preparations; 0 on
+    /// the embedded engine.
     pub fn script_calls<D: Joined>(&self) -> u64 {
-        Coalescer::<D>::lookup(self.hub()).script_calls()
+        match self {
+            Engine::Embedded(_) => 0,
+            Engine::Redis(engine) => {
+                engine.script_calls(D::SCRIPT) + engine.script_calls(D::Preparation::SCRIPT)
+            }
+        }
     }
 
     /// Returns the number of servers on the same Redis with the same key prefix, including this

@@ -475,6 +475,11 @@ impl Redis {
         self.topology.servers()
     }
 
+    /// Returns the number of calls of a script so far.
+    pub(super) fn script_calls(&self, script: &Script) -> u64 {
+        self.shared.scripts.calls(script)
+    }
+
     pub(super) fn hub(&self) -> &Arc<Hub> {
         &self.hub
     }

@@ -6,7 +6,14 @@
 
 mod probe;
 
-use std::{mem, sync::Arc, time::Duration};
+use std::{
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use redis::{RedisError, RedisResult, ServerErrorKind, Value};
 
@@ -38,6 +45,8 @@ pub(super) struct Scripts {
 struct Prepared {
     text: String,
     sha1: String,
+    /// The number of script calls so far, without repetitions after NOSCRIPT.
+    calls: AtomicU64,
 }
 
 /// The arguments that depend on the node.
@@ -87,9 +96,14 @@ impl Scripts {
         let prepare = |script: &&'static Script| {
             let text = script.text(clock);
             let sha1 = redis::Script::new(&text).get_hash().to_owned();
-            Prepared { text, sha1 }
+            Prepared { text, sha1, calls: AtomicU64::new(0) }
         };
         Scripts { prepared: script::ALL.iter().map(prepare).collect() }
+    }
+
+    /// Returns the number of calls of a script so far.
+    pub(super) fn calls(&self, script: &Script) -> u64 {
+        self.prepared[script.index].calls.load(Ordering::Relaxed)
     }
 
     /// Runs script calls in one round trip, or two if Redis has to load a script.
@@ -100,6 +114,9 @@ impl Scripts {
         node: &NodeArguments,
     ) -> RedisResult<Vec<RedisResult<Value>>> {
         let all: Vec<&Run> = runs.iter().collect();
+        for run in runs {
+            self.prepared[run.script.index].calls.fetch_add(1, Ordering::Relaxed);
+        }
         let mut results = self.call(socket, &all, node, false).await?;
         for _ in 0..RELOADS_MAX {
             let lost: Vec<usize> = (0..runs.len())

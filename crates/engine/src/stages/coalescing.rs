@@ -11,17 +11,14 @@
 
 use std::{
     collections::HashMap,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
 use tokio::{sync::oneshot, time::timeout_at};
 
 use crate::{
-    BATCH_MAX, Batch, Engine,
+    Batch, Engine,
     budget::{self, Place, Places, ReachedLimit},
     embedded::Sharded,
     hub::Hub,
@@ -55,8 +52,6 @@ pub(crate) struct Coalescer<D: Decision> {
     waiting: Mutex<CoalescerQueues<D>>,
     /// The places of waiting decisions.
     places: Arc<Places>,
-    /// The number of script calls so far.
-    calls: AtomicU64,
 }
 
 /// The decisions that wait.
@@ -99,18 +94,12 @@ impl<D: Decision> Coalescer<D> {
         hub.by_type(|| Arc::new(Coalescer::new(hub.coalesced().clone())))
     }
 
-    /// Returns the number of script calls so far.
-    pub(crate) fn script_calls(&self) -> u64 {
-        self.calls.load(Ordering::Relaxed)
-    }
-
     /// Creates a coalescer with these places for the waiting decisions of all partitions. Further
     /// decisions fail with [`Error::Overloaded`].
     pub(crate) fn new(places: Arc<Places>) -> Coalescer<D> {
         Coalescer {
             waiting: Mutex::new(CoalescerQueues { lines: HashMap::new(), next: 0 }),
             places,
-            calls: AtomicU64::new(0),
         }
     }
 }
@@ -179,11 +168,6 @@ impl<D: Joined<Outcome: Clone>> Coalescer<D> {
 
     fn lock(&self) -> MutexGuard<'_, CoalescerQueues<D>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Counts the script calls for this number of decisions.
-    fn count(&self, decisions: usize) {
-        self.calls.fetch_add(decisions.div_ceil(BATCH_MAX) as u64, Ordering::Relaxed);
     }
 }
 
@@ -333,8 +317,6 @@ where
     /// Decides a batch. Decisions that lack a preparation are decided again after it, up to
     /// [`PREPARATIONS_MAX`] times.
     async fn decide_batch(&self, decisions: Vec<D>, deadline: Instant) -> Batch<D::Outcome> {
-        let coalescer = Coalescer::<D>::lookup(self.hub());
-        coalescer.count(decisions.len());
         let mut outcomes = self.store_all(&decisions, deadline).await?;
         for _ in 0..PREPARATIONS_MAX {
             let lacking =
@@ -346,12 +328,10 @@ where
                 });
             let (places, lacking): (Vec<usize>, Vec<_>) = lacking.unzip();
             let Some(preparation) = D::preparation(&lacking) else { break };
-            coalescer.count(1);
             let decided = match self.store(&preparation, deadline).await {
                 Ok(prepared) => {
                     let again = lacking.iter().map(|(decision, _)| decision.prepared(&prepared));
                     let again: Vec<D> = again.collect();
-                    coalescer.count(again.len());
                     self.store_all(&again, deadline).await
                 }
                 Err(error) => Err(error),

@@ -49,7 +49,7 @@ impl Scripts {
         socket: &mut RedisSocket,
         request: &ProbeRequest<'_>,
     ) -> RedisResult<Result<Probed, Error>> {
-        let Prepared { text, sha1 } = &self.prepared[script::index::PROBE.index];
+        let Prepared { text, sha1, .. } = &self.prepared[script::index::PROBE.index];
         let mut call = redis::cmd("EVALSHA");
         let (settle, first) = match request.settlement {
             Settlement::None => ("", request.first),
